@@ -1,4 +1,4 @@
-"""What `cargo xtask test --only dumps` asks of `zmeld scan --file`.
+"""What `cargo xtask test --only world-dumps` asks of `zmeld scan --file`.
 
     judge.py ZMELD FOLDER
 
@@ -283,6 +283,15 @@ def cores(judge: Judge) -> None:
     for name, (segments, start, table) in shapes.items():
         elf(folder / name, segments, BODY + bytes(9 * PAGE), start=start, table=table)
         judge.equal(name, count(folder / name, core(folder / name)))
+    # Behind more than a gibibyte of notes, which are no memory.
+    notes = (1 << 30) + 4096 + 20
+    elf(folder / "core-late", [(0, notes, notes), (notes, size, size)], b"")
+    with (folder / "core-late").open("r+b") as file:
+        file.seek(64)
+        file.write(struct.pack("<I", 4))
+        file.seek(PAGE + notes)
+        file.write(BODY)
+    judge.equal("core-late", count(folder / "core-late", core(folder / "core-late")))
     elf(folder / "core-notes", whole, BODY, kind=4)
     judge.refused("core-notes", "PT_LOAD.*--raw")
     content = (folder / "core-64-little").read_bytes()
@@ -303,6 +312,9 @@ def real_cores(judge: Judge) -> None:
     script = (
         "import mmap, os, sys, time\n"
         "m = mmap.mmap(-1, 4096 * 900, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "huge = mmap.mmap(-1, 8 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "huge.madvise(mmap.MADV_HUGEPAGE)\n"
+        "huge[4 << 20:(4 << 20) + 5] = b'pages'\n"
         "for at in range(600):\n"
         "    text = (b'', b'the same of all', b'page %d ' % at)[at % 3]\n"
         "    m[at * 4096:(at + 1) * 4096] = (text * 600).ljust(4096, b'\\0')[:4096]\n"
@@ -357,7 +369,7 @@ def packed(judge: Judge) -> None:
     folder = judge.folder
     plain_core = folder / "core-64-little"
     wanted = count(plain_core, core(plain_core))
-    for program in ("zstd", "lz4", "gzip", "xz", "bzip2"):
+    for program in ("zstd", "lz4", "gzip", "xz", "bzip2", "lzop"):
         # A name that a shell does not take as it is.
         name = f"a core's.{program}"
         if not shutil.which(program):
@@ -381,9 +393,72 @@ def packed(judge: Judge) -> None:
         ("avml", struct.pack("<4sIQQ8x", b"AVML", 2, 0x1000, 0x1FFF), "avml-convert (avml|FILE) plain.lime"),
         ("kdump", b"KDUMP   " + struct.pack("<I", 6), "ELF or raw"),
         ("savevm", b"QEVM" + struct.pack(">I", 3), "ELF or raw"),
+        ("minidump", b"MDMP\x93\xa7\0\0", "a minidump.*ELF or raw"),
+        ("archive", b"PK\x03\x04", "unzip -p (archive|FILE)"),
     ):
         (folder / name).write_bytes(head + random.Random(3).randbytes(4 * PAGE))
         judge.refused(name, words)
+
+
+def images(judge: Judge) -> None:
+    """Images of drives, which only in the plain form have pages where they are in memory."""
+    (judge.folder / "drive").write_bytes(BODY[: 64 * PAGE] + bytes(MIB) + BODY[: 16 * PAGE])
+    wanted = count(judge.folder / "drive", plain(judge.folder / "drive"))
+    for name, options in (
+        ("qcow2", "qcow2"),
+        ("qcow2-compressed", "qcow2 -c"),
+        ("qed", "qed"),
+        ("vmdk", "vmdk"),
+        ("vmdk-stream", "vmdk -o subformat=streamOptimized"),
+        ("vmdk-flat", "vmdk -o subformat=monolithicFlat"),
+        ("vdi", "vdi"),
+        ("vhdx", "vhdx"),
+        ("vhd", "vpc -o force_size"),
+        ("parallels", "parallels"),
+    ):
+        if not shutil.which("qemu-img"):
+            skip(name, "no qemu-img")
+            continue
+        judge.run(f"rm -f {name} && qemu-img convert -f raw -O {options} drive {name}")
+        remedy = judge.refused(name, "image, which is not read: qemu-img convert -O raw")
+        # What is written in sectors may be longer than what was read.
+        found = judge.run(f"{remedy.partition(';')[0]} && cmp -n $(stat -c %s drive) drive plain.img")
+        say(f"{name}: {remedy}", found.stdout + found.stderr)
+        found_counts = judge.counts(remedy)
+        is_same = isinstance(found_counts, dict) and found_counts["unique"] == wanted["unique"]
+        say(f"{name}: its pages", "" if is_same else f"{found_counts}, counted again: {wanted}")
+
+
+def machines(judge: Judge) -> None:
+    """What QEMU writes of a machine's memory in each of its ways."""
+    folder = judge.folder
+    qemu = shutil.which("qemu-system-x86_64")
+    if not qemu:
+        skip("qemu", "no qemu-system-x86_64")
+        return
+    ways = {
+        "vm-elf": "dump-guest-memory vm-elf",
+        "vm-paging": "dump-guest-memory -p vm-paging",
+        "vm-zlib": "dump-guest-memory -z vm-zlib",
+        "vm-physical": "pmemsave 0 0x8000000 vm-physical",
+        "vm-migrated": 'migrate "exec:cat > vm-migrated"',
+    }
+    monitor = subprocess.Popen(
+        [qemu, "-machine", "pc,accel=tcg", "-m", "128", "-display", "none", "-nodefaults", "-monitor", "stdio"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    monitor.communicate("\n".join(["stop", *ways.values(), "quit", ""]), timeout=PATIENCE_S)
+    for name, readers in (("vm-elf", core), ("vm-paging", core), ("vm-physical", plain)):
+        judge.equal(name, count(folder / name, readers(folder / name)))
+    judge.refused("vm-zlib", "flattened dump of makedumpfile|kdump")
+    judge.refused("vm-migrated", "QEMU migration.*ELF or raw")
+    # Put together, as the first refusal says, it is a kdump.
+    done = judge.run("rm -f plain.vmcore; makedumpfile -R plain.vmcore < vm-zlib")
+    if done.returncode == 0:
+        judge.refused("plain.vmcore", "compressed kdump.*ELF or raw")
 
 
 def sparse(judge: Judge) -> None:
@@ -412,6 +487,14 @@ def sparse(judge: Judge) -> None:
             file.write(BODY[: 5 * PAGE])
         file.truncate(300 * 16384 + 77)
     judge.equal("holes", count(folder / "holes", plain(folder / "holes")))
+    # A hole first, a hole last, and holes alone.
+    for name, places in (("hole-first", [(1 << 22) + 100]), ("hole-last", [0]), ("holes-alone", [])):
+        with (folder / name).open("wb") as file:
+            for at in places:
+                file.seek(at)
+                file.write(BODY[: 9 * PAGE])
+            file.truncate(1 << 23)
+        judge.equal(name, count(folder / name, plain(folder / name)))
     (folder / "odd").write_bytes(BODY[: 100 * PAGE + 1234])
     judge.equal("odd", count(folder / "odd", plain(folder / "odd")))
 
@@ -419,8 +502,10 @@ def sparse(judge: Judge) -> None:
 def main() -> None:
     """All of them."""
     zmeld, folder = (Path(it).resolve() for it in sys.argv[1:])
+    shutil.rmtree(folder)
+    folder.mkdir()
     judge = Judge(zmeld, folder)
-    for group in (cores, real_cores, lime_dumps, packed, sparse):
+    for group in (cores, real_cores, lime_dumps, packed, images, machines, sparse):
         group(judge)
     print(f"1..{len(FOUND)}")
 

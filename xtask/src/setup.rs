@@ -75,7 +75,7 @@ const ARM64_RELEASES: &[&str] = &["packages", "guest-6.1-arm64-boot-", "guest-6.
 /// Where modules are listed or loaded.
 #[rustfmt::skip]
 const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
-const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "world-dumps"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]
@@ -135,6 +135,8 @@ const NEEDS: &[Need] = &[
     need("lz4", "lz4", "compresses dumps", DUMPS),
     need("bzip2", "bzip2", "compresses dumps", DUMPS),
     need("xz", "xz-utils", "compresses dumps", DUMPS),
+    need("lzop", "lzop", "compresses dumps", DUMPS),
+    need("qemu-img", "qemu-utils", "makes images of drives", DUMPS),
     need("podman", "podman", "makes an image and runs it", &["kubernetes-run"]),
     need("runc", "runc", "runs containers", &["kubernetes-run"]),
     need("conmon", "conmon", "runs containers", &["kubernetes-run"]),
@@ -165,7 +167,7 @@ const NEEDS: &[Need] = &[
     need("openssl", "openssl", "makes a key for the module", &["dkms"]),
     need("dkms", "dkms", "installs the module as users do", &["dkms"]),
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
-    need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
+    need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels, dumps a machine", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),
     need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),

@@ -62,6 +62,12 @@ fn udev_escaped(value: &str) -> String {
     escaped
 }
 
+/// What stands between a pair of quotes, which fstab allows around a value.
+fn unquoted(value: &str) -> Option<&str> {
+    let between = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+    between('"').or_else(|| between('\''))
+}
+
 impl FromStr for Location {
     type Err = String;
 
@@ -79,8 +85,7 @@ impl FromStr for Location {
             return Ok(Location::Path(PathBuf::from(text)));
         }
         let (name, value) = text.split_once('=').ok_or_else(wrong)?;
-        // fstab allows quotes around the value.
-        let value = value.trim_matches('"');
+        let value = unquoted(value).unwrap_or(value);
         let is_text = name.ends_with("LABEL");
         if !TAGS.contains(&name) || value.is_empty() || (!is_text && value.contains('/')) {
             return Err(wrong());
@@ -96,6 +101,9 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Path(path) => write!(f, "{}", path.display()),
+            Location::Tag { tag, value } if unquoted(value).is_some() => {
+                write!(f, "{tag}=\"{value}\"")
+            }
             Location::Tag { tag, value } => write!(f, "{tag}={value}"),
         }
     }
@@ -115,6 +123,7 @@ mod tests {
             ("LABEL=my swap/1", "/dev/disk/by-label/my\\x20swap\\x2f1"),
             ("PARTUUID=ab-01", "/dev/disk/by-partuuid/ab-01"),
             ("PARTLABEL=Größe", "/dev/disk/by-partlabel/Größe"),
+            ("LABEL=\"'a'\"", "/dev/disk/by-label/\\x27a\\x27"),
         ] {
             let location: Location = text.parse().unwrap();
             assert_eq!(location.path(), PathBuf::from(path));

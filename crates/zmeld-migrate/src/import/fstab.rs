@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use zmeld_linux::fstab::unit_name;
 use zmeld_linux::octal::unescape;
+use zmeld_linux::tree::Tree;
 
+use super::others::{in_place_of, mask, mask_of_generator};
 use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
 use crate::generator::is_off;
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Location, Source, Span};
@@ -15,11 +18,18 @@ const CRYPTTAB: &str = "/etc/crypttab";
 
 /// Reads both files and adds a tier for each swap line.
 pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> {
-    let volumes = volumes(root)?;
     let kernels = command_line(root);
-    let off = ["fstab", "systemd.swap"]
+    let tree = Tree::new(root);
+    let volumes = volumes(root, &kernels)?;
+    let word = ["fstab", "systemd.swap"]
         .into_iter()
         .find(|word| is_off(&kernels, word));
+    let off = match word {
+        Some(word) => Some(Line::of_tool(Path::new(COMMAND_LINE), word)),
+        None => mask(&tree, &["swap.target"])
+            .or_else(|| mask_of_generator(&tree, "systemd-fstab-generator"))
+            .map(|file| Line::of_tool(&file, "a mask")),
+    };
     // What has a line already, which systemd takes, whatever it is named there.
     let mut seen: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for (line, fields) in table(root, FSTAB, |c| c == ' ' || c == '\t')? {
@@ -29,12 +39,8 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         if kind != "swap" {
             continue;
         }
-        if let Some(word) = off {
-            let off = Line::of_tool(Path::new(COMMAND_LINE), word);
-            into.left(
-                &off,
-                "it keeps systemd from taking swap lines of /etc/fstab",
-            );
+        if let Some(off) = &off {
+            into.left(off, "it keeps systemd from taking swap lines of /etc/fstab");
             return Ok(());
         }
         into.found(Tool::Fstab, Path::new(FSTAB));
@@ -57,7 +63,17 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
             into.left(&line, &why);
             continue;
         }
+        let unit = unit_name(&path, "swap");
         seen.insert(path, line.number);
+        if let Some((file, is_mask)) = in_place_of(&tree, &unit) {
+            let file = file.display();
+            let why = match is_mask {
+                true => format!("{file} masks it, and systemd does not switch it on"),
+                false => format!("systemd takes {file} in its place, which zmeld does not read"),
+            };
+            into.left(&line, &why);
+            continue;
+        }
         let options = more.first().map_or("", String::as_str);
         area(device, options, &line, &volumes, into);
     }
@@ -241,12 +257,25 @@ fn elsewhere(key: &str) -> Option<String> {
 const CIPHER: &str = "aes-cbc-essiv:sha256";
 const KEY_SIZE: u16 = 256;
 
-fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
+fn volumes(root: &Path, kernels: &str) -> Result<Vec<Volume>, HostError> {
     let mut volumes = Vec::new();
+    // What keeps systemd from opening any, or those of later lines.
+    let word = ["luks", "luks.crypttab"]
+        .into_iter()
+        .find(|word| is_off(kernels, word));
+    let mut off = word
+        .map(|word| format!("{word} on the kernel's command line keeps systemd from opening it"));
     for (line, fields) in table(root, CRYPTTAB, |c| c.is_ascii_whitespace() || c == '\x0b')? {
         let [name, device, more @ ..] = fields.as_slice() else {
             continue;
         };
+        if volumes.iter().any(|it: &Volume| it.name == *name) {
+            let number = line.number;
+            let why =
+                format!("systemd reads no further than line {number}, which names {name} again");
+            off.get_or_insert(why);
+            continue;
+        }
         let key = more.first().map_or("none", String::as_str);
         let options: Vec<&str> = more.get(1).map_or("", String::as_str).split(',').collect();
         // The last one counts.
@@ -302,13 +331,22 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
             unknown = Some("zmeld encrypts no file".to_owned());
         }
         unknown = unknown.filter(|_| is_zmelds);
+        let is_tmp = options.contains(&"tmp") || value("tmp").is_some();
+        if off.is_none() && options.contains(&"swap") && is_tmp {
+            let number = line.number;
+            let why = "swap and tmp at once";
+            off = Some(format!(
+                "systemd reads no further than line {number}, for {why}"
+            ));
+        }
+        unknown = off.clone().or(unknown);
         volumes.push(Volume {
             name: name.clone(),
             device: device.clone(),
             encryption: Some(encryption).filter(|_| is_zmelds && unknown.is_none()),
             unknown,
             remark,
-            may_fail: options.contains(&"nofail"),
+            may_fail: off.is_none() && options.contains(&"nofail"),
             discards: options.contains(&"discard"),
             line,
         });

@@ -6,6 +6,7 @@
 //! | [`rpi_swap`] | Raspberry Pi OS's rpi-swap, `rpi/swap.conf` and its drop-ins |
 //! | [`zram_tools`] | Debian's zram-tools, `/etc/default/zramswap` |
 //! | [`fstab`] | swap lines of `/etc/fstab`, with their volumes in `/etc/crypttab` |
+//! | `others` | what is not read, which is named, and masks |
 //! | `ini` | files of sections with drop-ins, as systemd's tools read them |
 //! | `expression` | sizes of zram-generator, which are arithmetic over the size of RAM |
 //!
@@ -22,6 +23,7 @@ use zmeld_linux::HostError;
 mod expression;
 pub mod fstab;
 mod ini;
+mod others;
 pub mod rpi_swap;
 pub mod zram_generator;
 pub mod zram_tools;
@@ -54,6 +56,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     zram_generator::import(root, ram_bytes, rpi, &mut imported)?;
     zram_tools::import(root, &mut imported)?;
     fstab::import(root, &mut imported)?;
+    others::name(root, &mut imported);
     // Areas without a priority come last, in their order, as the kernel has it.
     imported.config.tiers.sort_by_key(|tier| {
         let priority = tier.kind.swap().and_then(|swap| swap.priority);
@@ -87,7 +90,8 @@ impl Tool {
 
     fn ways_off(self) -> &'static [&'static str] {
         match self {
-            Tool::Fstab => &["remove its swap lines from /etc/fstab"],
+            // Where no line is left, systemd takes the swap partitions of a GPT by itself.
+            Tool::Fstab => &["put noauto among the options of the lines quoted below in /etc/fstab (without any swap line, systemd may switch swap partitions on by itself)"],
             Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are"],
             Tool::ZramTools => &["systemctl disable zramswap"],
             Tool::ZramGenerator => &[

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::expression::Failure;
 use super::ini::{self, get, Rules, Section, Sections};
+use super::others::mask_of_generator;
 use super::{expression, lines, Imported, Line, Tool};
 use zmeld_config::{DiskSwap, Source};
 use zmeld_linux::tree::Tree;
@@ -76,6 +77,11 @@ pub(super) fn import(
     let Some(first) = files.first().cloned().or(generator.map(PathBuf::from)) else {
         return Ok(ZramWanted::NotAsked);
     };
+    if let Some(file) = mask_of_generator(&tree, "rpi-swap-generator") {
+        let line = Line::of_tool(&file, "a mask");
+        into.left(&line, "it keeps rpi-swap from setting up anything");
+        return Ok(ZramWanted::NotAsked);
+    }
     let mut sections = Sections::new();
     into.found(Tool::RpiSwap, &first);
     for file in files {

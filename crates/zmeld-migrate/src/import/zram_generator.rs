@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::expression::{self, Failure};
 use super::ini::{self, get, Entry, Rules, Section, Sections};
+use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
 use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
 use zmeld_config::{
@@ -47,7 +48,7 @@ pub(super) fn import(
 ) -> Result<(), HostError> {
     let before = into.clone();
     let refused = match read(root, &rpi, into)? {
-        Ok(said) => devices(&said, ram_bytes, into).err(),
+        Ok(said) => devices(&said, &Tree::new(root), ram_bytes, into).err(),
         Err(refused) => Some(refused),
     };
     if let Some((line, why)) = refused {
@@ -75,17 +76,21 @@ fn read(
         into,
     )?;
     let mut said = Said::default();
-    let is_asked_for = match switch(root) {
-        Some((word, false)) => {
-            if !files.is_empty() || matches!(rpi, ZramWanted::Device(_)) {
-                let line = Line::of_tool(Path::new(COMMAND_LINE), &word);
-                into.left(&line, "it keeps zram-generator from making any device");
-            }
-            return Ok(Ok(said));
-        }
-        Some((word, true)) => Some(word),
-        None => None,
+    let tree = Tree::new(root);
+    let asked = switch(root);
+    let off = match &asked {
+        Some((word, false)) => Some(Line::of_tool(Path::new(COMMAND_LINE), word)),
+        _ => mask_of_generator(&tree, "zram-generator")
+            .or_else(|| mask(&tree, &["swap.target"]))
+            .map(|file| Line::of_tool(&file, "a mask")),
     };
+    if let Some(line) = off {
+        if !files.is_empty() || matches!(rpi, ZramWanted::Device(_)) {
+            into.left(&line, "it keeps zram-generator from making any device");
+        }
+        return Ok(Ok(said));
+    }
+    let is_asked_for = asked.map(|(word, _)| word);
     if !matches!(rpi, ZramWanted::NotAsked) {
         files.retain(|file| !file.ends_with(rpi_swap::CONTROL));
     }
@@ -100,7 +105,7 @@ fn read(
         let Some(file) = files.get(at) else { continue };
         let of_file = |why: &str| (Line::of_tool(file, ""), why.to_owned());
         let Some(text) = bytes(root, file)? else {
-            match Tree::new(root).metadata(file) {
+            match tree.metadata(file) {
                 Ok(it) if it.is_dir() => return Ok(Err(of_file("it is a directory"))),
                 _ => continue,
             }
@@ -247,7 +252,7 @@ fn checked<'k>(key: &'k str, value: &str) -> Result<Option<(&'k str, String)>, S
 }
 
 /// Adds a tier for each device. Nothing of it counts where there is an error.
-fn devices(said: &Said, ram_bytes: u64, into: &mut Imported) -> Result<(), Refused> {
+fn devices(said: &Said, tree: &Tree, ram_bytes: u64, into: &mut Imported) -> Result<(), Refused> {
     for (name, section) in &said.devices {
         let Some((_, head)) = section.values().next() else {
             continue;
@@ -263,6 +268,15 @@ fn devices(said: &Said, ram_bytes: u64, into: &mut Imported) -> Result<(), Refus
         if number.parse::<u64>().map(|it| it.to_string()).as_deref() != Ok(number) {
             into.left(head, &format!("there is never a /dev/{name}"));
         } else if let (false, Some(size)) = (is_file_system(name, section, into), size) {
+            let units = [
+                format!("dev-{name}.swap"),
+                format!("systemd-zram-setup@{name}.service"),
+            ];
+            if let Some(file) = mask(tree, &units.each_ref().map(String::as_str)) {
+                let why = format!("{} masks it, so there is no {name}", file.display());
+                into.left(head, &why);
+                continue;
+            }
             device(name, head, section, (size, limit), into);
         }
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use zmeld_linux::shell;
+use zmeld_linux::tree::Tree;
 
+use super::others::mask;
 use super::{bytes, Imported, Line, Tool};
 use zmeld_config::{Bytes, Codec, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
@@ -24,6 +26,13 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         return Ok(());
     };
     into.found(Tool::ZramTools, Path::new(FILE));
+    if let Some(file) = mask(&Tree::new(root), &["zramswap.service"]) {
+        into.left(
+            &Line::of_tool(&file, "a mask"),
+            "it keeps zram-tools from making a device",
+        );
+        return Ok(());
+    }
     let device = variables(&String::from_utf8_lossy(&text), into)
         .and_then(|variables| device(&variables, into));
     match device {

@@ -106,6 +106,37 @@ fn imported(root: &Path) -> Imported {
     imported
 }
 
+/// Whether systemd says that there is no such unit, whatever a generator makes.
+fn is_masked(root: &Path, unit: &str) -> bool {
+    if !root.join("etc/systemd/system").exists() && !root.join("run/systemd/system").exists() {
+        return false;
+    }
+    let mut root_of = std::ffi::OsString::from("--root=");
+    root_of.push(root);
+    let mut systemctl = std::process::Command::new("systemctl");
+    let output = systemctl.arg(root_of).args(["is-enabled", unit]).output();
+    let said = output.expect("systemctl is there").stdout;
+    said.starts_with(b"masked")
+}
+
+/// Masks of some of these units, here and there.
+fn put_masks(random: &mut ChaCha8Rng, root: &Path, units: &[&str]) {
+    if !is_one_in(random, 6) {
+        return;
+    }
+    let folder = root.join(one(random, &["etc/systemd/system", "run/systemd/system"]));
+    fs::create_dir_all(&folder).expect("it can be made");
+    for _ in 0..random.random_range(1..3) {
+        let file = folder.join(one(random, units));
+        if file.symlink_metadata().is_err() {
+            match random.random_range(0..4) {
+                0 => fs::write(file, "").expect("it can be written"),
+                _ => std::os::unix::fs::symlink("/dev/null", file).expect("it can be made"),
+            }
+        }
+    }
+}
+
 fn location(device: &Location) -> String {
     device.to_string()
 }

@@ -8,7 +8,10 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, swap_discard, swap_option, Areas, Judge, Theirs};
+use super::{
+    damaged, is_masked, is_one_in, one, put, put_masks, swap_discard, swap_option, Areas, Judge,
+    Theirs,
+};
 
 pub const JUDGE: Judge = Judge {
     name: "systemd",
@@ -60,7 +63,7 @@ fn theirs(generators: &Path, root: &Path) -> Theirs {
     let output = output.expect("unshare is there");
     assert!(output.status.success(), "{output:?}");
     Theirs {
-        areas: areas(&place.path().join("units")),
+        areas: areas(root, &place.path().join("units")),
         ignored: Vec::new(),
     }
 }
@@ -101,8 +104,11 @@ fn encryption(service: &str) -> (String, bool) {
     (format!("{how} {device}{others}"), may_fail)
 }
 
-fn areas(units: &Path) -> Areas {
+fn areas(root: &Path, units: &Path) -> Areas {
     let mut areas = Areas::new();
+    if is_masked(root, "swap.target") {
+        return areas;
+    }
     for entry in fs::read_dir(units).expect("its units") {
         let path = entry.expect("a name").path();
         let name = path
@@ -118,7 +124,7 @@ fn areas(units: &Path) -> Areas {
         let is_wanted = units.join("swap.target.wants").join(&name).exists();
         let is_required = units.join("swap.target.requires").join(&name).exists();
         // systemd takes no unit with another path.
-        if !what.starts_with('/') || !is_wanted && !is_required {
+        if !what.starts_with('/') || !is_wanted && !is_required || is_masked(root, &name) {
             continue;
         }
         let options = value(&unit, "Options").unwrap_or_default();
@@ -130,10 +136,10 @@ fn areas(units: &Path) -> Areas {
             // The kernel's own choice is below all others.
             (
                 "priority",
-                priority
-                    .filter(|it| !it.starts_with('-'))
-                    .unwrap_or("-1")
-                    .to_owned(),
+                match priority.map(str::parse::<i16>) {
+                    Some(Ok(priority)) => priority.max(-1).to_string(),
+                    _ => priority.unwrap_or("-1").to_owned(),
+                },
             ),
             ("format", is_formatted.to_string()),
             ("encryption", String::new()),
@@ -156,6 +162,7 @@ fn areas(units: &Path) -> Areas {
                 "90" | "90s" => "90s",
                 "1min" | "1m" => "1min",
                 "5s" | "5" => "5s",
+                "30" => "30s",
                 other => other,
             };
             area.insert("timeout", said.to_owned());
@@ -171,7 +178,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     let mut text = String::new();
     for _ in 0..random.random_range(1..7) {
         let device = one(random, &[
-            "/dev/sda5", "/dev/sda5", "/dev/sdb1", "UUID=12-34", "UUID=\"12-34\"", "/dev/disk/by-uuid/12-34",
+            "/dev/sda5", "/dev/sda5", "/dev/sdb1", "UUID=12-34", "UUID=\"12-34\"", "UUID='12-34'", "LABEL=\"my\\040swap\"", "/dev/disk/by-uuid/12-34",
             "LABEL=my\\040swap", "PARTLABEL=swap", "PARTUUID=0a-01", "/dev/mapper/c", "/dev/mapper/d",
             "/dev/mapper/vg-swap", "/swapfile", "/var/swap\\040file", "//swapfile", "/dev/./sdb1", "/a/../swap",
             "sdb3", "UUID=", "/dev/zram0", "/dev/vg0/swap", "/dev/disk/by-id/dm-name-c", "ID=5", "tmpfs",
@@ -225,8 +232,10 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     if !text.is_empty() {
         put(root, "etc/crypttab", &damaged(random, text));
     }
-    if is_one_in(random, 20) {
-        let word = one(random, &["systemd.swap=0", "systemd.swap=no systemd.swap=yes", "fstab=no", "systemd.swap", "fstab=0"]);
+    put_masks(random, root, &["dev-sda5.swap", "dev-sdb1.swap", "swapfile.swap", "dev-mapper-c.swap", "swap.target", "dev-disk-by\\x2duuid-12\\x2d34.swap", "var-swap\\x20file.swap"]);
+    if is_one_in(random, 12) {
+        let word = one(random, &["systemd.swap=0", "systemd.swap=no systemd.swap=yes", "fstab=no", "systemd.swap", "fstab=0",
+            "luks=0", "luks.crypttab=no", "luks.crypttab=no luks.crypttab=yes", "luks", "rd.luks=0", "luks=false", "luks.crypttab"]);
         put(root, "proc/cmdline", &format!("root=/dev/vda1 {word} quiet\n"));
     }
 }

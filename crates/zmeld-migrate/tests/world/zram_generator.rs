@@ -10,7 +10,10 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, swap_discard, swap_option, Areas, Judge, Theirs};
+use super::{
+    damaged, is_masked, is_one_in, one, put, put_masks, swap_discard, swap_option, Areas, Judge,
+    Theirs,
+};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-generator",
@@ -68,8 +71,23 @@ fn theirs(program: &Path, root: &Path) -> Theirs {
     let output = output.expect("unshare is there");
     assert!(output.status.success(), "{output:?}");
     let log = fs::read(place.path().join("log")).expect("its log");
+    if is_masked(root, "swap.target") {
+        // Whatever its files say.
+        return Theirs {
+            areas: Areas::new(),
+            ignored: Vec::new(),
+        };
+    }
+    let mut areas = areas(place.path());
+    areas.retain(|name, _| {
+        let units = [
+            format!("dev-{name}.swap"),
+            format!("systemd-zram-setup@{name}.service"),
+        ];
+        !units.iter().any(|unit| is_masked(root, unit))
+    });
     Theirs {
-        areas: areas(place.path()),
+        areas,
         ignored: ignored(&String::from_utf8_lossy(&log)),
     }
 }
@@ -175,6 +193,16 @@ const FOLDERS: [&str; 4] = ["usr/lib", "usr/local/lib", "etc", "run"];
 
 /// Main files, drop-ins, masks, a kernel's command line.
 fn grammar(random: &mut ChaCha8Rng, root: &Path) {
+    put_masks(
+        random,
+        root,
+        &[
+            "dev-zram0.swap",
+            "dev-zram1.swap",
+            "systemd-zram-setup@zram0.service",
+            "swap.target",
+        ],
+    );
     let main = one(random, &FOLDERS);
     let name = "systemd/zram-generator.conf";
     put(root, &format!("{main}/{name}"), &file(random));

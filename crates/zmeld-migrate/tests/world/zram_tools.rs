@@ -10,7 +10,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_masked, is_one_in, one, put, put_masks, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-tools",
@@ -36,6 +36,8 @@ const RUN: &str = r#"
 mount --bind "$3/sys" /sys/block
 mount --bind "$2/proc/meminfo" /proc/meminfo
 mount --bind "$2/etc/default" /etc/default
+# By another process: what the test has open to be written its other threads' children have, too.
+cp -a "$3/stubs" "$3/programs"
 export PATH="$3/programs:/usr/bin:/bin" PLACE="$3"
 cd "$2"
 bash "$1" start
@@ -55,16 +57,16 @@ fn theirs(program: &Path, root: &Path) -> Theirs {
     let place = place.path();
     put(place, "sys/zram0/disksize", "");
     for name in ["modprobe", "mkswap", "logger"] {
-        put(place, &format!("programs/{name}"), "#!/bin/sh\n");
+        put(place, &format!("stubs/{name}"), "#!/bin/sh\n");
     }
-    put(place, "programs/swapon", SWAPON);
-    for program in fs::read_dir(place.join("programs")).expect("they are there") {
+    put(place, "stubs/swapon", SWAPON);
+    for program in fs::read_dir(place.join("stubs")).expect("they are there") {
         let path = program.expect("a name").path();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
     let mut areas = Areas::new();
     // Without its file it is not installed, or removed.
-    if root.join(FILE).exists() {
+    if root.join(FILE).exists() && !is_masked(root, "zramswap.service") {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-euc", RUN, "sh"]);
         command.arg(program);
@@ -121,5 +123,6 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     if is_one_in(random, 20) {
         text = text.replace('\n', "\r\n");
     }
+    put_masks(random, root, &["zramswap.service", "zramswap.timer"]);
     put(root, FILE, &damaged(random, text));
 }

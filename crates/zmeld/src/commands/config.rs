@@ -245,14 +245,14 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }
-    if imported.files.is_empty() && !imported.left.is_empty() {
-        bail!("nothing to take over: what is configured sets up no swap");
-    }
-    if imported.files.is_empty() {
+    if imported.files.is_empty() && imported.left.is_empty() {
         bail!(
             "nothing to take over: none of zram-generator, zram-tools and rpi-swap is configured, \
              and /etc/fstab has no swap line; zmeld plan suggests a configuration"
         );
+    }
+    if imported.config.tiers.is_empty() {
+        bail!("nothing to take over: nothing that zmeld reads here sets up swap");
     }
     if args.root != Path::new("/") && !args.root.join("proc/meminfo").exists() {
         output::say(format_args!(
@@ -260,14 +260,28 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
             args.root.display()
         ));
     }
-    imported.config.check().iter().for_each(output::say);
+    let findings = imported.config.check();
+    findings.iter().for_each(output::say);
+    let is_mistake = |it: &Finding| it.severity == Severity::Critical;
+    let is_refused = findings.iter().any(is_mistake);
     let text = imported.to_toml();
     match &args.output {
+        Some(path) if is_refused => bail!(
+            "{} is not written, since zmeld config check would refuse it; mend the lines above, or \
+             take the file from standard output and mend it there",
+            path.display()
+        ),
         None => output::print(&text)?,
         Some(path) => {
             // Nobody's configuration is overwritten.
             file::create(path, text.as_bytes(), None)?;
         }
+    }
+    if is_refused {
+        output::say(
+            "zmeld config check refuses this configuration: first mend what is named above",
+        );
+        return Ok(Outcome::Refused);
     }
     Ok(Outcome::Done)
 }

@@ -1,0 +1,158 @@
+//! What else sets swap up at boot and is not read: each is named. And what an administrator put
+//! in the place of a unit or a generator, so that it sets nothing up.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use zmeld_linux::tree::Tree;
+
+use super::{command_line, Imported, Line, COMMAND_LINE};
+
+/// Files of other tools, with whose they are.
+const FILES: [(&str, &str); 14] = [
+    ("/etc/dphys-swapfile", "dphys-swapfile"),
+    ("/etc/swapspace.conf", "swapspace"),
+    ("/etc/systemd/swap.conf", "systemd-swap"),
+    ("/etc/conf.d/zram-init", "zram-init"),
+    ("/etc/conf.d/zramen", "zramen"),
+    ("/etc/sv/zramen/conf", "zramen"),
+    ("/etc/default/armbian-zram-config", "Armbian's zram"),
+    ("/etc/default/zram-swap", "zram-swap"),
+    ("/etc/zramswap.conf", "zramswap"),
+    ("/etc/zram.conf", "Fedora's former zram"),
+    ("/etc/ztab", "zram-config"),
+    ("/usr/bin/init-zram-swapping", "Ubuntu's zram-config"),
+    ("/usr/sbin/zramstart", "Fedora's former zram"),
+    (
+        "/usr/lib/systemd/system/zramswap.service",
+        "zramswap.service",
+    ),
+];
+/// What is there where the package is that is read.
+const ZRAM_TOOLS: &str = "/usr/sbin/zramswap";
+
+/// Where units come before those of generators, the strongest first.
+const UNITS: [&str; 4] = [
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/etc/systemd/system",
+    "/run/systemd/system",
+];
+const PACKAGED_UNITS: [&str; 3] = [
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+/// And generators before those of packages.
+const GENERATORS: [&str; 3] = [
+    "/run/systemd/system-generators",
+    "/etc/systemd/system-generators",
+    "/usr/local/lib/systemd/system-generators",
+];
+const UDEV_RULES: [&str; 2] = ["/etc/udev/rules.d", "/run/udev/rules.d"];
+
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A file that an administrator put in the place of a unit, and whether there is none for it.
+pub(super) fn in_place_of(tree: &Tree, unit: &str) -> Option<(PathBuf, bool)> {
+    let mut files = UNITS.iter().map(|folder| Path::new(folder).join(unit));
+    let file = files.find(|file| tree.has(file).unwrap_or(false))?;
+    let is_mask = is_mask(tree, &file);
+    Some((file, is_mask))
+}
+
+/// The mask of one of these units.
+pub(super) fn mask(tree: &Tree, units: &[&str]) -> Option<PathBuf> {
+    let mut found = units.iter().filter_map(|unit| in_place_of(tree, unit));
+    found.find(|(_, is_mask)| *is_mask).map(|(file, _)| file)
+}
+
+/// The link that keeps a generator from being run.
+pub(super) fn mask_of_generator(tree: &Tree, name: &str) -> Option<PathBuf> {
+    let mut files = GENERATORS.iter().map(|folder| Path::new(folder).join(name));
+    let file = files.find(|file| tree.has(file).unwrap_or(false))?;
+    leads_nowhere(tree, &file).then_some(file)
+}
+
+fn is_mask(tree: &Tree, file: &Path) -> bool {
+    let is_empty = |it: std::fs::Metadata| it.len() == 0 && it.is_file();
+    leads_nowhere(tree, file) || tree.metadata(file).is_ok_and(is_empty)
+}
+
+fn leads_nowhere(tree: &Tree, file: &Path) -> bool {
+    tree.link(file)
+        .is_some_and(|target| target.ends_with("dev/null"))
+}
+
+/// Names what is there and not read.
+pub(super) fn name(root: &Path, into: &mut Imported) {
+    let tree = Tree::new(root);
+    let is_there = |path: &str| tree.metadata(Path::new(path)).is_ok_and(|it| it.is_file());
+    for (path, tool) in FILES {
+        if is_there(path) && !(path.contains("zramswap.") && is_there(ZRAM_TOOLS)) {
+            let line = Line::of_tool(Path::new(path), tool);
+            into.left(
+                &line,
+                "zmeld does not read it; what it sets up has to be written as a tier",
+            );
+        }
+    }
+    let folders = UNITS.iter().chain(&PACKAGED_UNITS).map(Path::new);
+    // One may be a link to another.
+    let folders: BTreeSet<PathBuf> = folders.filter_map(|it| tree.resolved(it)).collect();
+    for folder in &folders {
+        units(&tree, folder, into);
+    }
+    for folder in UDEV_RULES {
+        for (name, _) in tree.entries(Path::new(folder)).unwrap_or_default() {
+            let file = Path::new(folder).join(name);
+            let rules = tree.read(&file, BYTES_MAX).unwrap_or_default();
+            let rules = String::from_utf8_lossy(&rules);
+            let mut lines = rules.lines().map(str::trim);
+            let is_device = |line: &&str| !line.starts_with('#') && line.contains("disksize");
+            if let Some(rule) = lines.find(|line| is_device(line) && line.contains("zram")) {
+                let line = Line::of_tool(&file, rule);
+                into.left(
+                    &line,
+                    "a rule of udev makes the device; name a zram tier instead",
+                );
+            }
+        }
+    }
+    for word in command_line(root).split_whitespace() {
+        let line = Line::of_tool(Path::new(COMMAND_LINE), word);
+        if word.starts_with("systemd.swap-extra=") || word.starts_with("systemd.swap_extra=") {
+            into.left(
+                &line,
+                "zmeld does not read it; what it names has to be written as a tier",
+            );
+        } else if word.starts_with("zswap.") {
+            into.left(&line, "what the kernel does with zswap by itself; with a tier that has kind = \"zswap\" it does what that says");
+        }
+    }
+}
+
+/// Units of swap, and what is added to one.
+fn units(tree: &Tree, folder: &Path, into: &mut Imported) {
+    for (name, is_folder) in tree.entries(folder).unwrap_or_default() {
+        let file = folder.join(&name);
+        let name = name.to_string_lossy();
+        let added = name.strip_suffix(".d").filter(|_| is_folder);
+        let is_swap = |name: &str| name.ends_with(".swap");
+        let why = match added {
+            Some(unit) if is_swap(unit) => {
+                let all = tree.entries(&file).unwrap_or_default();
+                let mut names = all.iter().map(|(name, _)| Path::new(name));
+                if !names.any(|it| it.extension() == Some("conf".as_ref())) {
+                    continue;
+                }
+                "zmeld does not read what it says of that unit"
+            }
+            None if !is_folder && is_swap(&name) && !is_mask(tree, &file) => {
+                "zmeld does not read it; what it sets up has to be written as a tier"
+            }
+            _ => continue,
+        };
+        into.left(&Line::of_tool(&file, "a unit of systemd"), why);
+    }
+}
