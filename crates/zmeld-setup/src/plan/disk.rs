@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::param::page_size;
+
 use crate::error::Error;
 use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
@@ -13,6 +15,7 @@ use zmeld_config::{
     Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
 use zmeld_linux::shell;
+use zmeld_linux::swap_header::SwapHeader;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
@@ -107,6 +110,9 @@ impl PlannedTier for DiskSwap {
         } else if !ours {
             draft.must_be_swap(&path)?;
         }
+        if self.encryption == Encryption::None {
+            draft.tell_of_page_size(steps.name, &path);
+        }
         let on = SwapOn {
             device: area,
             priority,
@@ -154,6 +160,21 @@ impl Draft<'_> {
                 active.priority,
             ),
         );
+    }
+
+    /// A header that another page size was made for is not kept.
+    fn tell_of_page_size(&mut self, group: &str, path: &Path) {
+        let header = SwapHeader::read(self.host, path);
+        let other = header.filter(|it| it.page_bytes != page_size() as u64);
+        self.problems.extend(other.map(|it| {
+            let what = format!(
+                "the swap header of {} is for pages of {}: it is made anew for this kernel's \
+                 (swapon --fixpgsz), with its UUID and label",
+                path.display(),
+                bytes(it.page_bytes)
+            );
+            Finding::new(Severity::Notice, group, what)
+        }));
     }
 
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
