@@ -88,6 +88,13 @@ impl PlannedTier for RamDevice {
                 "whether what is encoded is decoded and compared before it is used",
             );
         }
+        if !draft.options.only_named {
+            for planned in steps.steps.iter().filter(|it| !it.done) {
+                if let Step::SetAttribute(set) = &planned.step {
+                    set.offered_by(driver, draft.machine, draft.host, steps.name)?;
+                }
+            }
+        }
         let make = MakeSwap {
             device: DeviceRef::Added,
             label: tier.name.to_string(),

@@ -47,6 +47,8 @@ pub struct Machine {
     values: Vec<(PathBuf, String)>,
     /// What is wrong with it before anything is set up.
     furnished: RefCell<Vec<String>>,
+    /// A zram device that somebody else set up.
+    other: RefCell<Option<String>>,
 }
 
 const VALUES: [&str; 2] = ["/sys/module/zswap/parameters", "/proc/sys/vm"];
@@ -82,6 +84,7 @@ impl Machine {
             drives: drives.to_vec(),
             values,
             furnished: RefCell::default(),
+            other: RefCell::default(),
         };
         // As udev would name them.
         for (by, name) in [("id", "drive-"), ("partuuid", "0-")] {
@@ -134,16 +137,18 @@ impl Machine {
             println!("# down --force failed");
         }
         let swaps = fs::read_to_string("/proc/swaps").expect("/proc");
+        let other = self.other.take();
         for area in swaps.lines().skip(1) {
-            run("swapoff", &[area.split_whitespace().next().unwrap_or_default()]);
-        }
-        for device in zrams() {
-            put("/sys/class/zram-control/hot_remove".as_ref(), &device[4..]);
-        }
-        for name in fs::read_dir("/dev/mapper").into_iter().flatten().flatten() {
-            if name.file_name() != "control" {
-                run("dmsetup", &["remove", &name.file_name().to_string_lossy()]);
+            let area = area.split_whitespace().next().unwrap_or_default();
+            let is_own = Path::new(area).starts_with(&self.work)
+                || self.drives.iter().any(|it| it == area)
+                || other.as_ref().is_some_and(|it| area.ends_with(it));
+            if is_own {
+                run("swapoff", &[area]);
             }
+        }
+        if let Some(number) = other.as_ref().and_then(|it| it.strip_prefix("zram")) {
+            put("/sys/class/zram-control/hot_remove".as_ref(), number);
         }
         for drive in &self.drives {
             run("wipefs", &["-qaf", drive]);
@@ -175,6 +180,7 @@ impl Machine {
             3 => {
                 let number = fs::read_to_string("/sys/class/zram-control/hot_add");
                 let name = format!("zram{}", number.expect("a device").trim());
+                self.other.replace(Some(name.clone()));
                 put(format!("/sys/block/{name}/disksize").as_ref(), "16M");
                 run("mkswap", &["-q", &format!("/dev/{name}")]);
                 run("swapon", &[&format!("/dev/{name}")]);
