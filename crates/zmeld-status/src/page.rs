@@ -56,10 +56,13 @@ impl Status {
         let mut findings = find(&observation, &outstanding);
         if let Err(why) = &config {
             let found = unread(why);
-            findings.insert(0, match named {
-                None => found,
-                Some(file) => about_file(found, file),
-            });
+            findings.insert(
+                0,
+                match named {
+                    None => found,
+                    Some(file) => about_file(found, file),
+                },
+            );
         }
         Status {
             accounting: observation.accounting(),

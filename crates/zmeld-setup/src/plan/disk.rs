@@ -233,12 +233,16 @@ impl Draft<'_> {
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
         let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
-        let ours = self.recorded(steps.name).any(|it| is_create(&it.step));
+        let made = self.recorded(steps.name).find(|it| is_create(&it.step));
+        let ours = made.is_some();
+        let made = made.map(|it| it.step.clone());
+        let is_made_here = matches!(&made, Some(Step::CreateFile(create)) if create.path == *path);
         let there = self.host.exists(path);
         match size {
             Some(size) if !there || ours => {
                 let size_bytes = size.bytes(self.machine.ram_bytes);
                 if !ours {
+                    refuse_tiny(size_bytes)?;
                     check_place(self.host, path, size_bytes)?;
                 }
                 let create = CreateFile {
@@ -249,6 +253,12 @@ impl Draft<'_> {
                     Step::CreateFile(create),
                     format!("{size}, with all its blocks"),
                 );
+                Ok(())
+            }
+            // It would go with the step that made it.
+            None if there && is_made_here => {
+                let made = made.into_iter();
+                made.for_each(|step| steps.add(step, "made when it had a size"));
                 Ok(())
             }
             _ if there => {
@@ -324,6 +334,24 @@ impl Draft<'_> {
             shell::path(path)
         );
         Err(Error::place(path, problem, way_out))
+    }
+}
+
+/// mkswap makes no smaller area.
+const AREA_PAGES_MIN: u64 = 10;
+
+/// A size that no swap area can have.
+pub(super) fn refuse_tiny(size: u64) -> Result<(), Error> {
+    let least = AREA_PAGES_MIN * page_size() as u64;
+    match size < least {
+        false => Ok(()),
+        true => Err(Error::Refused {
+            what: format!(
+                "a swap area of {} cannot be: write at least {}",
+                bytes(size),
+                bytes(least)
+            ),
+        }),
     }
 }
 

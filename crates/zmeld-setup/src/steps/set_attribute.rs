@@ -12,8 +12,8 @@ use super::{pin, refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
 use crate::event::Event;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
-use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_config::RamDriver;
+use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_linux::crypto::takes_unlisted;
 use zmeld_linux::release::KernelVersion;
 use zmeld_linux::text::short;
@@ -75,10 +75,22 @@ const RECOMPRESSION: &str = "recomp_algorithm";
 
 /// Attributes that not every kernel's zram has: since when, and what it is built with for them.
 const LATE: [(&str, KernelVersion, &str); 4] = [
-    ("backing_dev", KernelVersion::new(4, 14), "CONFIG_ZRAM_WRITEBACK"),
-    (RECOMPRESSION, KernelVersion::new(6, 2), "CONFIG_ZRAM_MULTI_COMP"),
+    (
+        "backing_dev",
+        KernelVersion::new(4, 14),
+        "CONFIG_ZRAM_WRITEBACK",
+    ),
+    (
+        RECOMPRESSION,
+        KernelVersion::new(6, 2),
+        "CONFIG_ZRAM_MULTI_COMP",
+    ),
     (PARAMETERS, KernelVersion::new(6, 12), ""),
-    ("compressed_writeback", KernelVersion::new(7, 1), "CONFIG_ZRAM_WRITEBACK"),
+    (
+        "compressed_writeback",
+        KernelVersion::new(7, 1),
+        "CONFIG_ZRAM_WRITEBACK",
+    ),
 ];
 
 /// What was found where the kernel has no such codec: it keeps its own.

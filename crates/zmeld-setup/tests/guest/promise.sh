@@ -22,6 +22,6 @@ mkdir -p /etc /var/lib
 mkfs.ext4 -q -F "$1" && mount -t ext4 "$1" /mnt || exit 1
 shift
 loop_new 40
-ok "seeds from $SEED" /guest/promise "$SEED" 150 /mnt "$@" "$loop"
+ok "seeds from $SEED" /guest/promise "$SEED" $((TIME * 8)) /mnt "$@" "$loop"
 loop_end
 end

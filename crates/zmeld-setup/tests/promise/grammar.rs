@@ -16,7 +16,12 @@ const KINDS: [(&str, &[Section]); 4] = [
     ("zram", &[Section::Tier, Section::Swapped, Section::Ram]),
     (
         "zmeld",
-        &[Section::Tier, Section::Swapped, Section::Ram, Section::Zmeld],
+        &[
+            Section::Tier,
+            Section::Swapped,
+            Section::Ram,
+            Section::Zmeld,
+        ],
     ),
     ("zswap", &[Section::Tier, Section::Zswap]),
     ("disk", &[Section::Tier, Section::Swapped, Section::Disk]),
@@ -89,7 +94,10 @@ impl Grammar {
                 continue;
             };
             let mut of_name = KEYS.iter().filter(|key| key.name == name);
-            match of_name.next().filter(|_| name != "kind" && name != "accept") {
+            match of_name
+                .next()
+                .filter(|_| name != "kind" && name != "accept")
+            {
                 Some(key) if random.random_bool(0.8) => {
                     lines[at] = format!("{name} = {}", self.value(random, key));
                 }
@@ -105,7 +113,9 @@ impl Grammar {
             0 => one(random, &["\"\"", "\"ä\"", "-x", "\"a b\"", "\"a.b\""]).to_owned(),
             1 => "x".repeat(*[31, 32, 33].choose(random).expect("some")),
             _ => {
-                let stems = ["fast", "Slow", "zram", "0", "tier", "A-b_c", "tunables", "zswap-1_"];
+                let stems = [
+                    "fast", "Slow", "zram", "0", "tier", "A-b_c", "tunables", "zswap-1_",
+                ];
                 format!("{}{number}", one(random, &stems))
             }
         };
@@ -113,13 +123,24 @@ impl Grammar {
         *text += &format!("[tier.{name}]\nkind = \"{kind}\"\n");
         let is_file = kind == "disk" && random.random_bool(0.5);
         let of_file = ["file", "size"];
-        let of_device = ["device", "format", "encryption", "key_file", "cipher", "key_size"];
+        let of_device = [
+            "device",
+            "format",
+            "encryption",
+            "key_file",
+            "cipher",
+            "key_size",
+        ];
         for key in sections.iter().flat_map(|section| keys(*section)) {
             let likely = match (key.section, key.name) {
                 (_, "kind") => continue,
                 (_, "enabled") => 0.05,
-                (Section::Disk, name) if of_file.contains(&name) != is_file
-                    && (of_file.contains(&name) || of_device.contains(&name)) => 0.01,
+                (Section::Disk, name)
+                    if of_file.contains(&name) != is_file
+                        && (of_file.contains(&name) || of_device.contains(&name)) =>
+                {
+                    0.01
+                }
                 (Section::Disk, "file" | "device") => 0.98,
                 (Section::Disk, "size" | "format") => 0.85,
                 (Section::Disk, "key_file") if text.ends_with("\"luks\"\n") => 0.95,
@@ -131,6 +152,7 @@ impl Grammar {
                     continue;
                 }
                 (_, "timeout") => 0.1,
+                (_, "cipher" | "key_size") if !text.contains("\nencryption = \"r") => 0.01,
                 _ if of_device.contains(&key.name) => 0.15,
                 _ => 0.2,
             };
@@ -141,7 +163,11 @@ impl Grammar {
     fn writeback(&self, random: &mut ChaCha8Rng, text: &mut String) {
         let mut table = String::new();
         for key in keys(Section::Writeback) {
-            let likely = if key.name == "device" { 0.98 } else { 0.2 };
+            let likely = match key.name {
+                "device" => 0.98,
+                "cipher" | "key_size" if !table.contains("random") => 0.01,
+                _ => 0.2,
+            };
             self.line(random, key, likely, &mut table);
         }
         let table: Vec<&str> = table.lines().collect();
@@ -164,7 +190,17 @@ impl Grammar {
     fn value(&self, random: &mut ChaCha8Rng, key: &Key) -> String {
         use Section::{Disk, Recompression, WatchRecompress, WatchWriteback};
         if random.random_bool(0.01) {
-            let wrong = ["-1", "\"\"", "true", "[]", "{}", "\"x\"", "\"4GB\"", "1.5", "99999999999"];
+            let wrong = [
+                "-1",
+                "\"\"",
+                "true",
+                "[]",
+                "{}",
+                "\"x\"",
+                "\"4GB\"",
+                "1.5",
+                "99999999999",
+            ];
             return one(random, &wrong).to_owned();
         }
         let number = |random: &mut ChaCha8Rng, from: i32, to: i32| match random.random_range(0..6) {
@@ -182,54 +218,135 @@ impl Grammar {
             (_, "recompress") => return self.recompressed(random),
             (_, "priority") => return number(random, -1, 200),
             (_, "discard") => one(random, &["\"none\"", "\"once\"", "\"pages\"", "\"both\""]),
-            (Disk, "size") => one(random, &[
-                "\"16MiB\"", "\"9M\"", "16777216", "\"2%\"", "\"min(4%, 12MiB)\"", "\"40K\"", "\"1GiB\"",
-                "\"10000\"", "\"44KiB\"", "\"0.5GiB\"",
-            ]),
-            (_, "size") => one(random, &[
-                "\"50%\"", "\"96MiB\"", "\"64M\"", "100000000", "\"10%\"", "\"min(50%, 4GiB)\"", "\"150%\"",
-                "\"8K\"", "\"4096\"", "\"40KiB\"", "\"12.5%\"", "\"1T\"", "\"3GiB\"", "\"36K\"", "\"1000%\"",
-                "\"300TiB\"", "\"min(1TiB, 25%)\"",
-            ]),
-            (_, "memory_limit") => one(random, &[
-                "\"25%\"", "\"16MiB\"", "\"64M\"", "30000000", "\"4K\"", "\"100%\"", "\"min(50%, 1GiB)\"",
-                "\"2MiB\"", "\"1GiB\"",
-            ]),
+            (Disk, "size") => one(
+                random,
+                &[
+                    "\"16MiB\"",
+                    "\"9M\"",
+                    "16777216",
+                    "\"2%\"",
+                    "\"min(4%, 12MiB)\"",
+                    "\"40K\"",
+                    "\"1GiB\"",
+                    "\"10000\"",
+                    "\"44KiB\"",
+                    "\"0.5GiB\"",
+                ],
+            ),
+            (_, "size") => one(
+                random,
+                &[
+                    "\"50%\"",
+                    "\"96MiB\"",
+                    "\"64M\"",
+                    "100000000",
+                    "\"10%\"",
+                    "\"min(50%, 4GiB)\"",
+                    "\"150%\"",
+                    "\"8K\"",
+                    "\"4096\"",
+                    "\"40KiB\"",
+                    "\"12.5%\"",
+                    "\"1T\"",
+                    "\"3GiB\"",
+                    "\"36K\"",
+                    "\"1000%\"",
+                    "\"300TiB\"",
+                    "\"min(1TiB, 25%)\"",
+                ],
+            ),
+            (_, "memory_limit") => one(
+                random,
+                &[
+                    "\"25%\"",
+                    "\"16MiB\"",
+                    "\"64M\"",
+                    "30000000",
+                    "\"4K\"",
+                    "\"100%\"",
+                    "\"min(50%, 1GiB)\"",
+                    "\"2MiB\"",
+                    "\"1GiB\"",
+                ],
+            ),
             (_, "codec") => match random.random_bool(0.3) {
                 true => return format!("[{}, {}]", self.codec(random), self.codec(random)),
                 false => return self.codec(random),
             },
             (_, "meld") => one(random, &["\"off\"", "\"manual\"", "\"auto\"", "\"inline\""]),
             (_, "check_writes") => one(random, &["\"auto\"", "\"on\"", "\"off\""]),
-            (_, "compressor") => one(random, &[
-                "\"lzo\"", "\"lz4\"", "\"zstd\"", "\"lzo-rle\"", "\"deflate\"", "\"842\"", "\"lz4hc\"",
-                "\"zword\"", "\"zword-dense\"", "\"zstd:3\"",
-            ]),
+            (_, "compressor") => one(
+                random,
+                &[
+                    "\"lzo\"",
+                    "\"lz4\"",
+                    "\"zstd\"",
+                    "\"lzo-rle\"",
+                    "\"deflate\"",
+                    "\"842\"",
+                    "\"lz4hc\"",
+                    "\"zword\"",
+                    "\"zword-dense\"",
+                    "\"zstd:3\"",
+                ],
+            ),
             (_, "zpool") => one(random, &["\"zbud\"", "\"z3fold\"", "\"zsmalloc\""]),
             (_, "max_pool_percent") => return number(random, 1, 100),
             (_, "accept_threshold_percent") => return number(random, 0, 100),
             (_, "device") => return format!("{:?}", self.device(random)),
             (_, "file") => {
-                let name = one(random, &[
-                    "swap", "swap", "other swap", "sub/swap", "ä", "lost+found", ".", "a\\\"b",
-                ]);
-                return match random.random_range(0..12) {
+                let name = one(
+                    random,
+                    &[
+                        "swap",
+                        "swap",
+                        "other swap",
+                        "sub/swap",
+                        "ä",
+                        "lost+found",
+                        ".",
+                        "a\\\"b",
+                    ],
+                );
+                return match random.random_range(0..40) {
                     0 => "\"/swapfile\"".to_owned(),
                     1 => one(random, &["\"/dev/swap\"", "\"/tmp/swap\"", "\"/proc/x\""]).to_owned(),
                     _ => format!("\"{}/{name}\"", self.work),
                 };
             }
-            (Disk, "encryption") => one(random, &["\"none\"", "\"random\"", "\"random\"", "\"luks\""]),
+            (Disk, "encryption") => one(
+                random,
+                &["\"none\"", "\"random\"", "\"random\"", "\"luks\""],
+            ),
             (_, "encryption") => one(random, &["\"none\"", "\"random\""]),
-            (_, "key_file") => one(random, &["\"/etc/zmeld.key\"", "\"/etc/zmeld.key\"", "\"/nowhere\"", "\"/tmp/key\""]),
-            (_, "cipher") => one(random, &[
-                "\"aes-xts-plain64\"", "\"aes-cbc-essiv:sha256\"", "\"serpent-xts-plain64\"", "\"none\"",
-                "\"aes-ctr-plain\"", "\"aes-xts-plain\"", "\"aes-ecb\"",
-            ]),
+            (_, "key_file") => one(
+                random,
+                &[
+                    "\"/etc/zmeld.key\"",
+                    "\"/etc/zmeld.key\"",
+                    "\"/nowhere\"",
+                    "\"/tmp/key\"",
+                ],
+            ),
+            (_, "cipher") => one(
+                random,
+                &[
+                    "\"aes-xts-plain64\"",
+                    "\"aes-cbc-essiv:sha256\"",
+                    "\"serpent-xts-plain64\"",
+                    "\"none\"",
+                    "\"aes-ctr-plain\"",
+                    "\"aes-xts-plain\"",
+                    "\"aes-ecb\"",
+                ],
+            ),
             (_, "key_size") => one(random, &["128", "256", "512", "192", "384", "1024", "250"]),
-            (_, "timeout" | "interval" | "grace" | "every" | "idle_after") => one(random, &[
-                "\"1s\"", "\"30s\"", "\"5min\"", "\"2h\"", "\"1d\"", "\"10\"", "\"0s\"", "\"1500ms\"",
-            ]),
+            (_, "timeout" | "interval" | "grace" | "every" | "idle_after") => one(
+                random,
+                &[
+                    "\"1s\"", "\"30s\"", "\"5min\"", "\"2h\"", "\"1d\"", "\"90s\"", "\"3min\"",
+                ],
+            ),
             (_, "daily_limit") => one(random, &["\"2GiB\"", "\"1M\"", "4096", "\"100\""]),
             (_, "at_most") => one(random, &["\"256MiB\"", "\"1M\"", "4096", "\"100\""]),
             (_, "swappiness") => match random.random_range(0..4) {
@@ -241,21 +358,53 @@ impl Grammar {
             (_, "watermark_boost_factor") => return number(random, 0, 100_000),
             (_, "compaction_proactiveness") => return number(random, 0, 100),
             (_, "vfs_cache_pressure") => return number(random, 0, 1000),
-            (_, "min_free") => one(random, &["\"8MiB\"", "\"1M\"", "\"40MiB\"", "\"200MiB\"", "\"4K\"", "\"64\""]),
-            (WatchRecompress | WatchWriteback, "pages") => one(random, &["\"idle\"", "\"huge\"", "\"huge_idle\""]),
+            (_, "min_free") => one(
+                random,
+                &[
+                    "\"8MiB\"",
+                    "\"1M\"",
+                    "\"40MiB\"",
+                    "\"200MiB\"",
+                    "\"4K\"",
+                    "\"64\"",
+                ],
+            ),
+            (WatchRecompress | WatchWriteback, "pages") => {
+                one(random, &["\"idle\"", "\"huge\"", "\"huge_idle\""])
+            }
             (_, "threshold") => one(random, &["0", "\"1KiB\"", "\"4KiB\"", "3000", "\"8KiB\""]),
             (_, "max_pages") => return number(random, 1, 100_000),
             (
                 _,
-                "cpu_pressure_max" | "above" | "duplicates_min" | "step" | "pressure_max" | "refault_max"
-                | "room_below" | "end_below" | "stalled_above",
-            ) => one(random, &["\"0%\"", "\"0.1%\"", "\"5%\"", "\"20%\"", "\"100%\"", "\"101%\""]),
-            (_, "groups" | "protect" | "end") => one(random, &[
-                "[\"/\"]", "[]", "[\"nobody.service\"]", "[\"*.service\"]", "[\"/user.slice\"]",
-            ]),
+                "cpu_pressure_max" | "above" | "duplicates_min" | "step" | "pressure_max"
+                | "refault_max" | "room_below" | "end_below" | "stalled_above",
+            ) => one(
+                random,
+                &[
+                    "\"0%\"", "\"0.1%\"", "\"5%\"", "\"20%\"", "\"100%\"", "\"101%\"",
+                ],
+            ),
+            (_, "groups" | "protect" | "end") => one(
+                random,
+                &[
+                    "[\"/\"]",
+                    "[]",
+                    "[\"nobody.service\"]",
+                    "[\"*.service\"]",
+                    "[\"/user.slice\"]",
+                ],
+            ),
             (_, "mechanism") => one(random, &["\"auto\"", "\"lru_gen\"", "\"memory.reclaim\""]),
-            (_, "on_end") => one(random, &["[]", "[\"/bin/true\"]", "[\"/bin/echo\", \"ended\"]", "[\"true\"]"]),
-            (_, "textfile") => one(random, &["\"/tmp/zmeld.prom\"", "\"/nowhere/x.prom\"", "\"/tmp/x.txt\""]),
+            (_, "on_end") => one(
+                random,
+                &[
+                    "[]",
+                    "[\"/bin/true\"]",
+                    "[\"/bin/echo\", \"ended\"]",
+                    "[\"true\"]",
+                ],
+            ),
+            (_, "textfile") => one(random, &["\"/tmp/zmeld.prom\"", "\"/nowhere/x.prom\""]),
             (section, name) => panic!("{section:?} {name}: no value is known here"),
         };
         plain.to_owned()
@@ -263,9 +412,24 @@ impl Grammar {
 
     fn codec(&self, random: &mut ChaCha8Rng) -> String {
         let codecs = [
-            "lzo", "lzo-rle", "lz4", "lz4:5", "lz4hc", "lz4hc:9", "zstd", "zstd:3", "zstd:19", "zstd:-5",
-            "deflate", "deflate:9", "842", "zword", "zword:2", "zstd:3,dict=/etc/zmeld.key", "zstd:dict=/nowhere",
-            "snappy", "lz4:65537", "deflate:0",
+            "lzo",
+            "lzo-rle",
+            "lz4",
+            "lz4:5",
+            "lz4hc",
+            "lz4hc:9",
+            "zstd",
+            "zstd:3",
+            "zstd:19",
+            "zstd:-5",
+            "deflate",
+            "deflate:9",
+            "842",
+            "zword",
+            "zword:2",
+            "zstd:3,dict=/etc/zmeld.key",
+            "zstd:dict=/nowhere",
+            "deflate:0",
         ];
         format!("{:?}", one(random, &codecs))
     }
@@ -275,7 +439,10 @@ impl Grammar {
         let entries = (0..count).map(|_| match random.random_bool(0.3) {
             true => {
                 let priority = random.random_range(1..=3);
-                format!("{{ codec = {}, priority = {priority} }}", self.codec(random))
+                format!(
+                    "{{ codec = {}, priority = {priority} }}",
+                    self.codec(random)
+                )
             }
             false => self.codec(random),
         });
@@ -283,7 +450,14 @@ impl Grammar {
     }
 
     fn device(&self, random: &mut ChaCha8Rng) -> String {
-        let others = ["/dev/nowhere", "LABEL=none", "UUID=", "/dev/null", "/etc/zmeld.key", "/dev/zram0"];
+        let others = [
+            "/dev/nowhere",
+            "LABEL=none",
+            "UUID=",
+            "/dev/null",
+            "/etc/zmeld.key",
+            "/dev/zram0",
+        ];
         match random.random_range(0..20) {
             0 => one(random, &others).to_owned(),
             _ => self.drives.choose(random).expect("drives").clone(),

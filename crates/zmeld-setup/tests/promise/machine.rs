@@ -16,8 +16,8 @@ use super::FILE;
 /// How a command ended.
 pub struct Said {
     pub code: i32,
-    /// Its standard output, where that is JSON, and what it said.
-    output: String,
+    pub output: String,
+    /// On standard error.
     pub said: String,
 }
 
@@ -203,7 +203,10 @@ impl Machine {
                 }
             }
             8 => {
-                run("fallocate", &["-l", "20M", &self.work.join("swap").to_string_lossy()]);
+                run(
+                    "fallocate",
+                    &["-l", "20M", &self.work.join("swap").to_string_lossy()],
+                );
             }
             _ => return,
         }
@@ -232,10 +235,18 @@ impl Machine {
             lines.push(format!("{} {}", path.display(), value.trim()));
         }
         for device in zrams() {
-            let attributes = ["disksize", "comp_algorithm", "backing_dev", "recomp_algorithm"];
+            let attributes = [
+                "disksize",
+                "comp_algorithm",
+                "backing_dev",
+                "recomp_algorithm",
+            ];
             for name in attributes {
                 let value = fs::read_to_string(format!("/sys/block/{device}/{name}"));
-                lines.push(format!("{device} {name} {}", value.unwrap_or_default().trim()));
+                lines.push(format!(
+                    "{device} {name} {}",
+                    value.unwrap_or_default().trim()
+                ));
             }
         }
         for folder in ["/dev/mapper", "/sys/block"] {
@@ -251,7 +262,10 @@ impl Machine {
             let mut wipefs = Command::new("wipefs");
             let output = wipefs.args(["--noheadings", drive]).output();
             let output = output.expect("wipefs is there");
-            lines.push(format!("{drive} {}", String::from_utf8_lossy(&output.stdout).trim()));
+            lines.push(format!(
+                "{drive} {}",
+                String::from_utf8_lossy(&output.stdout).trim()
+            ));
         }
         lines.join("\n")
     }

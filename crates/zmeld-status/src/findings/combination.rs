@@ -180,7 +180,11 @@ fn zswap_for(view: &View, swap: &Swap) -> Remedy {
             settings.push((format!("tier.{}", tier.name), "enabled", "false".to_owned()));
         } else if swap.priority.is_none() {
             // It had the device's otherwise, and its pages would have to leave it for that.
-            settings.push((format!("tier.{}", tier.name), "priority", priority.to_string()));
+            settings.push((
+                format!("tier.{}", tier.name),
+                "priority",
+                priority.to_string(),
+            ));
         }
     }
     let mut name = "cache".to_owned();

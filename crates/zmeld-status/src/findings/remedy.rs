@@ -38,7 +38,9 @@ impl View<'_> {
     /// up --tier`, they are written down before. A file that was named has no drop-ins.
     pub(super) fn configured(&self, settings: &[Setting], up: &str) -> Remedy {
         if self.outstanding.named.is_some() {
-            let lines = settings.iter().map(|(table, key, value)| format!("{table}.{key} = {value}"));
+            let lines = settings
+                .iter()
+                .map(|(table, key, value)| format!("{table}.{key} = {value}"));
             let lines: Vec<String> = lines.collect();
             return format!("{} in /etc/zmeld.toml, then {up}", lines.join(", ")).into();
         }
@@ -74,9 +76,14 @@ impl View<'_> {
 
     /// The same of one table, in words as well.
     pub(super) fn set_up(&self, table: &str, keys: &[(&'static str, String)]) -> Remedy {
-        let settings = keys.iter().map(|(key, value)| (table.to_owned(), *key, value.clone()));
+        let settings = keys
+            .iter()
+            .map(|(key, value)| (table.to_owned(), *key, value.clone()));
         let settings: Vec<Setting> = settings.collect();
-        let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        let keys: Vec<String> = keys
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
         let place = match table {
             "tunables" => "[tunables]",
             table => table,

@@ -249,7 +249,10 @@ impl Fit {
             "the setting of the tool that made it (zram-generator: zram-resident-limit), \
                        or zmeld up --take-over";
         if self.size_percent.is_some() {
-            let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|(key, value)| format!("{key} = {value}"))
+                .collect();
             return format!("{}: {setting}", keys.join(" and ")).into();
         }
         let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
