@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 
 use crate::bench_runs::{self, timed_setting, BenchArguments};
 use crate::guest::Addition;
@@ -12,7 +12,7 @@ use crate::machine::BootOptions;
 use crate::module_build::{self, Flavour};
 use crate::pages;
 use crate::process::{output_of, run_in_front, Log};
-use crate::rust_tests::cargo;
+use crate::rust_tests::{self, cargo};
 use crate::workspace;
 
 /// Pages of a guest's comparison of codecs, and bytes of each file of them.
@@ -90,12 +90,8 @@ fn swapped_files() -> Result<Vec<Addition>> {
 fn bench_program(name: &str) -> Result<PathBuf> {
     let mut command = cargo(&["bench", "--no-run", "--package", "zmeld-store"]);
     command.args(["--bench", name, "--message-format=json-render-diagnostics"]);
-    output_of(command.stderr(Stdio::inherit()))?
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo named no program")
+    let said = output_of(command.stderr(Stdio::inherit()))?;
+    rust_tests::executable(&said, name)
 }
 
 /// Pages of this machine's files, for a guest that has none of them.

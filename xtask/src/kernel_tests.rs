@@ -199,6 +199,8 @@ struct GuestNeeds {
     memory: Option<u64>,
     disks: Vec<u64>,
     programs: Vec<String>,
+    /// Programs of tests of zmeld-setup.
+    tests: Vec<String>,
     packages: Vec<String>,
 }
 
@@ -229,6 +231,7 @@ fn needs(script: &str) -> Result<Option<GuestNeeds>> {
             Some(("memory", mib)) => needs.memory = Some(mib.parse().with_context(unknown)?),
             Some(("disk", mib)) => needs.disks.push(mib.parse().with_context(unknown)?),
             Some(("program", name)) => needs.programs.push(name.to_owned()),
+            Some(("test", name)) => needs.tests.push(name.to_owned()),
             Some(("packages", value)) => needs.packages = names(value),
             _ => {
                 let flag = FLAGS.iter().find(|flag| **flag == word);
@@ -407,6 +410,11 @@ impl GuestTest {
         }
         let shared = Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?;
         boot.files.push(shared);
+        for name in &self.needs.tests {
+            let program = stripped(log, &rust_tests::test_program(log, name)?)?;
+            let place = format!("/guest/{name}");
+            boot.files.push(Addition::file(&place, &program)?);
+        }
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);
         }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::process::{output_of, unavailable, Log};
 use crate::step::{skip_lines, Rest, Tally, TestScope};
@@ -33,6 +33,22 @@ pub fn zmeld(log: &Log) -> Result<PathBuf> {
     let targets = "--workspace --bin zmeld --bin zmeld-guard --test machine".split(' ');
     log.must(cargo(&["build"]).args(targets))?;
     Ok(workspace::target().join("debug/zmeld"))
+}
+
+/// The program of one of zmeld-setup's tests, built.
+pub fn test_program(log: &Log, name: &str) -> Result<PathBuf> {
+    let words = ["build", "--workspace", "--test", name];
+    log.must(&mut cargo(&words))?;
+    let said = output_of(cargo(&words).args(["--quiet", "--message-format=json"]))?;
+    executable(&said, name)
+}
+
+/// Where cargo, which says it in JSON, has put a program.
+pub fn executable(said: &str, name: &str) -> Result<PathBuf> {
+    let messages = said.lines().map(serde_json::from_str::<serde_json::Value>);
+    let mut of_name = messages.flatten().filter(|it| it["target"]["name"] == name);
+    let path = of_name.find_map(|it| it["executable"].as_str().map(PathBuf::from));
+    path.context("cargo named no program")
 }
 
 pub fn format(log: &Log) -> Result<Tally> {

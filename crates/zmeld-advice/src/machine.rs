@@ -57,6 +57,9 @@ pub struct Feature {
     /// The codecs that it offers, as far as a device shows them; empty where
     /// there is no device to ask.
     pub codecs: Vec<String>,
+    /// The attributes of such a device; empty where there is none to look at.
+    #[serde(skip)]
+    pub attributes: Vec<String>,
 }
 
 impl Machine {
@@ -174,12 +177,14 @@ pub struct Ram {
 impl Feature {
     fn read(host: &Host, driver: &str, dep: Option<&str>) -> Result<Feature, HostError> {
         let mut codecs = Vec::new();
+        let mut attributes = Vec::new();
         for name in host.list("/sys/block")? {
             if !name.starts_with(driver) || !swaps::is_compressed(&name) {
                 continue;
             }
             if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
                 codecs = choices(&text);
+                attributes = host.list(format!("/sys/block/{name}"))?;
                 if driver == "zram" && takes_unlisted(host, &name, ZWORD).unwrap_or(false) {
                     codecs.push(ZWORD.to_owned());
                 }
@@ -191,6 +196,7 @@ impl Feature {
             ready: presence == ModulePresence::Ready,
             presence,
             codecs,
+            attributes,
         })
     }
 }

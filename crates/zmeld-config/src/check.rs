@@ -143,6 +143,11 @@ impl Check<'_> {
                     "tier.{name} is filled first (priority {low}, tier.{one_name} has {high}), \
                      though it stands below it; exchange the tiers or the priorities"
                 )
+                } else if high > low && one.kind.is_on_disk() && !other.kind.is_on_disk() {
+                    format!(
+                    "tier.{one_name} is a disk and is filled first, and tier.{name}, which is in \
+                     RAM, only once that is full; put tier.{name} above it"
+                )
                 } else {
                     continue;
                 };

@@ -397,11 +397,24 @@ pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, Conf
     })
 }
 
-/// What was most likely meant, or all that there is: the way out where a name is wrong.
+/// More names than these are not listed.
+const LISTED_MAX: usize = 12;
+
+/// What was most likely meant, or all that there is, the nearest of many: the way out where a name
+/// is wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
     match meant(wrong, names.iter().copied()) {
         Some(name) => format!("did you mean {name:?}?"),
-        None => format!("there are: {}", names.join(", ")),
+        None if names.len() <= LISTED_MAX => format!("there are: {}", names.join(", ")),
+        None => {
+            let mut nearest = names.to_vec();
+            nearest.sort_by(|one, other| {
+                let likeness = |name| strsim::jaro_winkler(wrong, name);
+                likeness(other).total_cmp(&likeness(one))
+            });
+            let nearest = nearest[..3].join(", ");
+            format!("the nearest of {} are: {nearest}", names.len())
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! A result as a reader meets it: sections of paragraphs, values, tables, plots and advice, in one order everywhere.
 
+use std::borrow::Cow;
+
 use crate::text;
 use crate::{Plot, Style, Table};
 
@@ -246,13 +248,30 @@ fn block_text(block: &Block, style: &Style) -> String {
             .iter()
             .map(|point| paragraph(point, style, "• ", "• "))
             .collect(),
-        Block::Code(code) => code
-            .lines()
-            .map(|line| format!("    {}\n", text::inert(line).trim_end()))
+        Block::Code(code) => code_lines(code, style.width.saturating_sub(4))
+            .iter()
+            .map(|line| format!("    {}\n", line.trim_end()))
             .collect(),
         Block::Table(table) => table.to_text(style),
         Block::Plot(_) => String::new(),
     }
+}
+
+/// Code as it is, since it may be pasted; comments that are too wide in lines of that width.
+fn code_lines(code: &str, width: usize) -> Vec<String> {
+    let lines: Vec<_> = code.lines().map(text::inert).collect();
+    let is_comment = |line: &str| line.starts_with("# ");
+    let parts = lines.chunk_by(|one, next| is_comment(one) && is_comment(next));
+    let as_written = |part: &[Cow<'_, str>]| part.iter().map(|it| it.to_string()).collect();
+    let lines = parts.flat_map(|part: &[Cow<'_, str>]| -> Vec<String> {
+        if !is_comment(&part[0]) || text::widest(part) <= width {
+            return as_written(part);
+        }
+        let comment: Vec<&str> = part.iter().map(|line| &line[2..]).collect();
+        let lines = text::wrap(&comment.join(" "), width.saturating_sub(2));
+        lines.into_iter().map(|it| format!("# {it}")).collect()
+    });
+    lines.collect()
 }
 
 /// Values in a column of their own, wrapped there; below their names where that column would be too narrow.

@@ -5,7 +5,7 @@
 //! No command is run, and an ordinary user may ask: what cannot be looked at counts as
 //! it is written down.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zmeld_guard::note::LOCK as GUARD_LOCK;
 use zmeld_linux::{shell, Host};
@@ -47,6 +47,8 @@ pub struct Outstanding {
     pub remedy: Remedy,
     /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
     pub is_by_file: bool,
+    /// The file that was named for it, which then counts alone.
+    pub named: Option<PathBuf>,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
@@ -132,6 +134,7 @@ impl Outstanding {
             changes: look.changes,
             remedy,
             is_by_file: file.is_some_and(Config::says_of_tiers),
+            named: None,
             is_watched,
             is_guarded,
             in_plain: not_encrypted(host, &wanted, &not_planned, plan.as_ref()),

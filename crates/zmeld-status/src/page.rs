@@ -1,6 +1,7 @@
 //! A status: all that was read, what is wrong, and how people read it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 use zmeld_advice::codec::JUDGED_FROM;
@@ -14,6 +15,7 @@ use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
+use crate::findings::remedy::about_file;
 use crate::findings::{findings as find, Finding, FindingId, Severity};
 use crate::outstanding::Outstanding;
 
@@ -42,15 +44,25 @@ pub struct Status {
 
 impl Status {
     /// Looks at a machine and compares it with its configuration, or says what is wrong
-    /// with that.
-    pub fn read(host: &Host, config: Result<&Config, String>) -> Status {
+    /// with that; and the file that was named for it, where one was.
+    pub fn read(host: &Host, config: Result<&Config, String>, named: Option<&Path>) -> Status {
         // What is wrong in the file is asked for by nobody.
-        let outstanding = Outstanding::read(host, config.as_ref().ok().copied());
+        let outstanding = Outstanding {
+            named: named.map(Path::to_owned),
+            ..Outstanding::read(host, config.as_ref().ok().copied())
+        };
         let observation = Observation::read(host, rustix::param::page_size() as u64);
         let tiers = observation.named_tiers(outstanding.applied.as_ref());
         let mut findings = find(&observation, &outstanding);
         if let Err(why) = &config {
-            findings.insert(0, unread(why));
+            let found = unread(why);
+            findings.insert(
+                0,
+                match named {
+                    None => found,
+                    Some(file) => about_file(found, file),
+                },
+            );
         }
         Status {
             accounting: observation.accounting(),

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::param::page_size;
+
 use crate::error::Error;
 use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
@@ -13,6 +15,7 @@ use zmeld_config::{
     Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
 use zmeld_linux::shell;
+use zmeld_linux::swap_header::SwapHeader;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
@@ -107,6 +110,9 @@ impl PlannedTier for DiskSwap {
         } else if !ours {
             draft.must_be_swap(&path)?;
         }
+        if self.encryption == Encryption::None {
+            draft.tell_of_page_size(steps.name, &path);
+        }
         let on = SwapOn {
             device: area,
             priority,
@@ -154,6 +160,21 @@ impl Draft<'_> {
                 active.priority,
             ),
         );
+    }
+
+    /// A header that another page size was made for is not kept.
+    fn tell_of_page_size(&mut self, group: &str, path: &Path) {
+        let header = SwapHeader::read(self.host, path);
+        let other = header.filter(|it| it.page_bytes != page_size() as u64);
+        self.problems.extend(other.map(|it| {
+            let what = format!(
+                "the swap header of {} is for pages of {}: it is made anew for this kernel's \
+                 (swapon --fixpgsz), with its UUID and label",
+                path.display(),
+                bytes(it.page_bytes)
+            );
+            Finding::new(Severity::Notice, group, what)
+        }));
     }
 
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
@@ -212,12 +233,16 @@ impl Draft<'_> {
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
         let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
-        let ours = self.recorded(steps.name).any(|it| is_create(&it.step));
+        let made = self.recorded(steps.name).find(|it| is_create(&it.step));
+        let ours = made.is_some();
+        let made = made.map(|it| it.step.clone());
+        let is_made_here = matches!(&made, Some(Step::CreateFile(create)) if create.path == *path);
         let there = self.host.exists(path);
         match size {
             Some(size) if !there || ours => {
                 let size_bytes = size.bytes(self.machine.ram_bytes);
                 if !ours {
+                    refuse_tiny(size_bytes)?;
                     check_place(self.host, path, size_bytes)?;
                 }
                 let create = CreateFile {
@@ -228,6 +253,12 @@ impl Draft<'_> {
                     Step::CreateFile(create),
                     format!("{size}, with all its blocks"),
                 );
+                Ok(())
+            }
+            // It would go with the step that made it.
+            None if there && is_made_here => {
+                let made = made.into_iter();
+                made.for_each(|step| steps.add(step, "made when it had a size"));
                 Ok(())
             }
             _ if there => {
@@ -303,6 +334,24 @@ impl Draft<'_> {
             shell::path(path)
         );
         Err(Error::place(path, problem, way_out))
+    }
+}
+
+/// mkswap makes no smaller area.
+const AREA_PAGES_MIN: u64 = 10;
+
+/// A size that no swap area can have.
+pub(super) fn refuse_tiny(size: u64) -> Result<(), Error> {
+    let least = AREA_PAGES_MIN * page_size() as u64;
+    match size < least {
+        false => Ok(()),
+        true => Err(Error::Refused {
+            what: format!(
+                "a swap area of {} cannot be: write at least {}",
+                bytes(size),
+                bytes(least)
+            ),
+        }),
     }
 }
 

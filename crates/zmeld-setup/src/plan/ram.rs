@@ -20,6 +20,7 @@ use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
+use super::disk::refuse_tiny;
 use super::tier::{Conflict, PlannedTier};
 use super::{Draft, Group, Plan, Planned, Steps};
 
@@ -87,6 +88,13 @@ impl PlannedTier for RamDevice {
                 check_writes.name(),
                 "whether what is encoded is decoded and compared before it is used",
             );
+        }
+        if !draft.options.only_named {
+            for planned in steps.steps.iter().filter(|it| !it.done) {
+                if let Step::SetAttribute(set) = &planned.step {
+                    set.offered_by(driver, draft.machine, draft.host, steps.name)?;
+                }
+            }
         }
         let make = MakeSwap {
             device: DeviceRef::Added,
@@ -185,6 +193,10 @@ impl Draft<'_> {
         let size = device.size.bytes(ram);
         let table = table_bytes(size, rustix::param::page_size() as u64);
         refuse_absurd(size, table, ram)?;
+        refuse_tiny(size)?;
+        if let Some(limit) = device.memory_limit.map(|it| it.bytes(ram)) {
+            refuse_no_room(limit)?;
+        }
         let reason = format!(
             "{} before compression: {}; to keep account of its pages takes {} of RAM",
             device.size,
@@ -375,6 +387,24 @@ fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
         format!("this tier needs the driver {}", driver.name()),
         way_out.unwrap_or_else(|| "choose another tier".to_owned()),
     )
+}
+
+/// The least that a device may take: what the kernel's allocator adds at once, and a few pages.
+const LIMIT_PAGES_MIN: u64 = 16;
+
+/// A limit below which not even the header of the swap area can be written.
+fn refuse_no_room(limit: u64) -> Result<(), Error> {
+    let least = LIMIT_PAGES_MIN * rustix::param::page_size() as u64;
+    match limit < least {
+        false => Ok(()),
+        true => Err(Error::Refused {
+            what: format!(
+                "a memory_limit of {} holds no page: write at least {}",
+                amount(limit),
+                amount(least)
+            ),
+        }),
+    }
 }
 
 /// A device whose table takes more of RAM than one part in so many is refused.

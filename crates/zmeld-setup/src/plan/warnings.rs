@@ -191,19 +191,16 @@ impl Draft<'_> {
         if !is_oversized(size, limit, measured) {
             return;
         }
-        self.problems.push(Finding::new(
-            Severity::Warning,
-            format!("{}.size", Group::of_tier(name)),
-            format!(
-                "{} promises more than its limit can hold: {} at a ratio of {:.1} hold {}, and \
-                 writes fail then while swap still seems free; make it smaller, or raise \
-                 memory_limit",
-                bytes(size),
-                bytes(limit),
-                measured.unwrap_or(RATIO_ASSUMED),
-                bytes(holds(limit, measured))
-            ),
-        ));
+        let what = format!(
+            "{} promises more than its limit can hold: {} at a ratio of {:.1} hold {}, and writes \
+             fail then while swap still seems free; make it smaller, or raise memory_limit",
+            bytes(size),
+            bytes(limit),
+            measured.unwrap_or(RATIO_ASSUMED),
+            bytes(holds(limit, measured))
+        );
+        let key = format!("{}.size", Group::of_tier(name));
+        self.warn(FindingId::Oversized, &key, what);
     }
 
     /// Whether the image can be kept once this is set up.

@@ -12,10 +12,13 @@ use super::{pin, refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
 use crate::event::Event;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
+use zmeld_config::RamDriver;
 use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_linux::crypto::takes_unlisted;
+use zmeld_linux::release::KernelVersion;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
+use zmeld_observe::machine::Machine;
 
 /// An attribute as it is written, and as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +72,26 @@ pub(crate) const PARAMETERS: &str = "algorithm_params";
 pub(crate) const SIZE: &str = "disksize";
 pub(crate) const LIMIT: &str = "mem_limit";
 const RECOMPRESSION: &str = "recomp_algorithm";
+
+/// Attributes that not every kernel's zram has: since when, and what it is built with for them.
+const LATE: [(&str, KernelVersion, &str); 4] = [
+    (
+        "backing_dev",
+        KernelVersion::new(4, 14),
+        "CONFIG_ZRAM_WRITEBACK",
+    ),
+    (
+        RECOMPRESSION,
+        KernelVersion::new(6, 2),
+        "CONFIG_ZRAM_MULTI_COMP",
+    ),
+    (PARAMETERS, KernelVersion::new(6, 12), ""),
+    (
+        "compressed_writeback",
+        KernelVersion::new(7, 1),
+        "CONFIG_ZRAM_WRITEBACK",
+    ),
+];
 
 /// What was found where the kernel has no such codec: it keeps its own.
 const LACKS: &str = "lacks";
@@ -203,6 +226,45 @@ impl SetAttribute {
         })
     }
 
+    fn not_offered(&self, group: &str) -> Error {
+        Error::feature(
+            format!("{group} sets {}", self.attribute),
+            "leave it out of the configuration, or boot a kernel that was built with it",
+        )
+    }
+
+    /// What [`Reversible::before`] will say of a device that is not there yet, as far as another
+    /// one, or the kernel's release and how it was built, show it.
+    pub(crate) fn offered_by(
+        &self,
+        driver: RamDriver,
+        machine: &Machine,
+        host: &Host,
+        group: &str,
+    ) -> Result<(), Error> {
+        let mut late = LATE.iter();
+        let Some((name, since, option)) = late.find(|it| it.0 == self.attribute) else {
+            return Ok(());
+        };
+        let there = &machine.feature(driver.name()).attributes;
+        let is_offered = if !there.is_empty() {
+            there.iter().any(|it| it == name)
+        } else if driver == RamDriver::Zram {
+            let built = host.read_optional(format!("/boot/config-{}", machine.kernel));
+            let built = built.ok().flatten().unwrap_or_default();
+            let without = format!("# {option} is not set");
+            let is_without = !option.is_empty() && built.lines().any(|line| line == without);
+            let release = KernelVersion::parse(&machine.kernel);
+            !is_without && release.is_none_or(|it| it >= *since)
+        } else {
+            true
+        };
+        match is_offered {
+            true => Ok(()),
+            false => Err(self.not_offered(group)),
+        }
+    }
+
     fn path(&self, context: &StepContext<'_>) -> Result<String, Error> {
         match context.added()? {
             Some(name) => Ok(format!("/sys/block/{name}/{}", self.attribute)),
@@ -290,11 +352,7 @@ impl Reversible for SetAttribute {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
-            return Err(Error::feature(
-                format!("{} sets {}", context.group, self.attribute),
-                "leave it out of the configuration, or boot a kernel that was built \
-                          with it",
-            ));
+            return Err(self.not_offered(&context.group));
         }
         // What is behind a mapping with a random key was looked at when it was opened.
         if let Some(DeviceRef::Path(drive)) = &self.with {

@@ -240,8 +240,12 @@ impl Machine {
         self.dir.path().join(path.trim_start_matches('/'))
     }
 
-    /// Devices that are added have that attribute too.
+    /// zram's devices have that attribute too.
     pub fn offer(&self, name: &'static str, text: &'static str) {
+        let zram0 = self.path("/sys/block/zram0");
+        if zram0.exists() {
+            fs::write(zram0.join(name), text).unwrap();
+        }
         self.inner.inner.lock().unwrap().offered.push((name, text));
     }
 

@@ -174,23 +174,25 @@ fn zswap_for(view: &View, swap: &Swap) -> Remedy {
     if view.wanted.tiers.is_empty() {
         return Remedy::run([format!("zmeld up --tier zswap{take_over}")]);
     }
-    let mut text = String::new();
+    let mut settings = Vec::new();
     for (tier, swap, priority) in view.wanted.areas() {
         if own.is_some_and(|own| own.name == tier.name.as_str()) {
-            text += &format!("[tier.{}]\nenabled = false\n", tier.name);
+            settings.push((format!("tier.{}", tier.name), "enabled", "false".to_owned()));
         } else if swap.priority.is_none() {
             // It had the device's otherwise, and its pages would have to leave it for that.
-            text += &format!("[tier.{}]\npriority = {priority}\n", tier.name);
+            settings.push((
+                format!("tier.{}", tier.name),
+                "priority",
+                priority.to_string(),
+            ));
         }
     }
     let mut name = "cache".to_owned();
     while view.wanted.tier(&name).is_some() {
         name.push('2');
     }
-    text += &format!("[tier.{name}]\nkind = \"zswap\"\n");
-    let mut commands = view.configured(&name, &text);
-    commands.push(format!("zmeld up{take_over}"));
-    Remedy::run(commands)
+    settings.push((format!("tier.{name}"), "kind", "\"zswap\"".to_owned()));
+    view.configured(&settings, &format!("zmeld up{take_over}"))
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
@@ -213,9 +215,8 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
                 let priority = area.area.priority.max(0).saturating_add(100).min(32_767);
                 match view.applied.and_then(|it| it.tier_on(&area.area.shown())) {
                     Some(tier) => view.set_up(
-                        &tier.name,
-                        &format!("[tier.{}]\npriority = {priority}\n", tier.name),
-                        format!("priority = {priority} in tier.{}, then zmeld up", tier.name),
+                        &format!("tier.{}", tier.name),
+                        &[("priority", priority.to_string())],
                     ),
                     None => view.switched_anew(area, &format!("--priority {priority}")),
                 }
@@ -237,9 +238,8 @@ pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Fi
             zswap_instead(view, area, device, above)
         }
         Some(tier) => view.set_up(
-            &tier.name,
-            &format!("[tier.{}]\npriority = {priority}\n", tier.name),
-            format!("priority = {priority} in tier.{}, then zmeld up", tier.name),
+            &format!("tier.{}", tier.name),
+            &[("priority", priority.to_string())],
         ),
         None => view.switched_anew(area, &format!("--priority {priority}")),
     };

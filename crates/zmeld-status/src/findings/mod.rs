@@ -19,13 +19,14 @@ mod applied;
 mod combination;
 mod melding;
 mod pressure;
-mod remedy;
+pub(crate) mod remedy;
 mod sizing;
 mod upkeep;
 
 use zmeld_advice::SwapKinds;
 
 use crate::outstanding::Outstanding;
+use remedy::about_file;
 use zmeld_config::Config;
 use zmeld_config::Remedy;
 pub use zmeld_config::{Finding, FindingId, Severity};
@@ -192,5 +193,8 @@ pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
         })
         .collect();
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    all
+    match &outstanding.named {
+        None => all,
+        Some(file) => all.into_iter().map(|it| about_file(it, file)).collect(),
+    }
 }

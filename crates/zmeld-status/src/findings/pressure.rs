@@ -184,11 +184,7 @@ fn tuned(view: &View, found: tunables::Unfit) -> Finding {
         true => Remedy::run([now]).and(&format!(
             ", and {name} = {fits} in a file of /etc/sysctl.d for the next boots"
         )),
-        false => view.set_up(
-            key,
-            &format!("[tunables]\n{key} = {fits}\n"),
-            format!("{key} = {fits} in [tunables], then zmeld up"),
-        ),
+        false => view.set_up("tunables", &[(key, fits.to_string())]),
     };
     found.finding.clone().with(remedy)
 }

@@ -1,6 +1,8 @@
 //! What several rules say to do, as commands for this machine.
 
-use super::{Remedy, View};
+use std::path::Path;
+
+use super::{Finding, Remedy, View};
 use zmeld_linux::shell;
 use zmeld_observe::{Services, Swap};
 use zmeld_report::units::bytes;
@@ -8,20 +10,53 @@ use zmeld_report::units::bytes;
 /// Drop-ins of this folder are read last, and key by key.
 const DROP_INS: &str = "/etc/zmeld.toml.d";
 
+/// A key of the configuration: its table, its name, its value.
+pub(super) type Setting = (String, &'static str, String);
+
+/// The same finding for who named a configuration: its remedy is about that file.
+pub(crate) fn about_file(mut found: Finding, file: &Path) -> Finding {
+    let file = shell::path(file);
+    let up = format!("zmeld up --config {file}");
+    let named = |text: &str| {
+        text.replace("zmeld config check", &format!("zmeld config check {file}"))
+            .replace("/etc/zmeld.toml", &file)
+            .replace("zmeld plan", &format!("zmeld plan --config {file}"))
+            .replace("zmeld up", &up)
+            // What is asked for on the command line is in no file.
+            .replace(&format!(" --config {file} --tier"), " --tier")
+    };
+    found.remedy = named(&found.remedy);
+    for command in &mut found.commands {
+        *command = named(command);
+    }
+    found
+}
+
 impl View<'_> {
-    /// The commands that have the configuration say what is in `text`, too, which a drop-in
-    /// does. Where the tiers are those of a `zmeld up --tier`, they are written down before.
-    pub(super) fn configured(&self, name: &str, text: &str) -> Vec<String> {
-        let text = text.replace('%', "%%").replace('\n', "\\n");
+    /// The commands that have the configuration say that, too, and then `up`: a drop-in for each
+    /// key, so that none takes back what another has said. Where the tiers are those of a `zmeld
+    /// up --tier`, they are written down before. A file that was named has no drop-ins.
+    pub(super) fn configured(&self, settings: &[Setting], up: &str) -> Remedy {
+        if self.outstanding.named.is_some() {
+            let lines = settings
+                .iter()
+                .map(|(table, key, value)| format!("{table}.{key} = {value}"));
+            let lines: Vec<String> = lines.collect();
+            return format!("{} in /etc/zmeld.toml, then {up}", lines.join(", ")).into();
+        }
         let mut commands = vec![format!("mkdir -p {DROP_INS}")];
         if !self.outstanding.is_by_file {
             commands.push(format!("zmeld plan --toml --output {DROP_INS}/tiers.toml"));
         }
-        commands.push(format!(
-            "printf {} > {DROP_INS}/zz-{name}.toml",
-            shell::word(&text)
-        ));
-        commands
+        for (table, key, value) in settings {
+            let text = format!("[{table}]\n{key} = {value}\n");
+            let text = text.replace('%', "%%").replace('\n', "\\n");
+            let name = table.trim_start_matches("tier.");
+            let text = shell::word(&text);
+            commands.push(format!("printf {text} > {DROP_INS}/zz-{name}-{key}.toml"));
+        }
+        commands.push(up.to_owned());
+        Remedy::run(commands)
     }
 
     /// How a control group gets a higher limit on this machine, of its memory or of its swap.
@@ -39,11 +74,22 @@ impl View<'_> {
         }
     }
 
-    /// The same, and set up.
-    pub(super) fn set_up(&self, name: &str, text: &str, words: String) -> Remedy {
-        let mut commands = self.configured(name, text);
-        commands.push("zmeld up".to_owned());
-        Remedy::run(commands).said(words)
+    /// The same of one table, in words as well.
+    pub(super) fn set_up(&self, table: &str, keys: &[(&'static str, String)]) -> Remedy {
+        let settings = keys
+            .iter()
+            .map(|(key, value)| (table.to_owned(), *key, value.clone()));
+        let settings: Vec<Setting> = settings.collect();
+        let keys: Vec<String> = keys
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"))
+            .collect();
+        let place = match table {
+            "tunables" => "[tunables]",
+            table => table,
+        };
+        let words = format!("{} in {place}, then zmeld up", keys.join(" and "));
+        self.configured(&settings, "zmeld up").said(words)
     }
 
     /// Has an area switched off, where another is left to swap to.

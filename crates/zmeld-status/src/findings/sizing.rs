@@ -14,6 +14,11 @@ use zmeld_observe::{share, Device, Group, Swap};
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
 
+/// How far below its threshold a pool of zswap goes that was full.
+const HOVERING: f64 = 0.05;
+/// Below this, no pool of zswap is nearly full, whatever its threshold.
+const POOL_FULL_MIN: f64 = 0.7;
+
 /// What helps where compressing more does not.
 const MORE: &str =
     "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
@@ -158,7 +163,10 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
     let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
     let limit = zswap.limit_bytes(&view.now.memory);
     let fill = share(zswap.memory_used_bytes, limit);
-    if limit == 0 || fill < NEARLY_FULL {
+    // Where it was full, the kernel takes pages again below this threshold (90 %), so that the pool
+    // stays about there: it is found all the while.
+    let stays = zswap.accept_threshold_percent as f64 / 100.0 - HOVERING;
+    if limit == 0 || fill < NEARLY_FULL.min(stays.max(POOL_FULL_MIN)) {
         return None;
     }
     // Two thirds full from then on.
@@ -180,12 +188,8 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
                 format!("nothing, where the disk is fast enough; else {MORE}").into()
             }
             Some(own) => view.set_up(
-                &own.name,
-                &format!("[tier.{}]\nmax_pool_percent = {wanted}\n", own.name),
-                format!(
-                    "max_pool_percent = {wanted} in tier.{}, then zmeld up",
-                    own.name
-                ),
+                &format!("tier.{}", own.name),
+                &[("max_pool_percent", wanted.to_string())],
             ),
             None => Remedy::run([format!(
                 "echo {wanted} > /sys/module/zswap/parameters/max_pool_percent"
@@ -235,19 +239,20 @@ impl Fit {
 
     /// How a device becomes that, so that it is so after the next boot, too.
     fn remedy(&self, view: &View, device: &Device) -> Remedy {
-        let size = self.size_percent.map(|it| format!("size = \"{it}%\""));
-        let limit = format!("memory_limit = \"{}%\"", self.limit_percent);
-        let keys: Vec<String> = size.into_iter().chain([limit]).collect();
+        let size = self.size_percent.map(|it| ("size", format!("\"{it}%\"")));
+        let limit = ("memory_limit", format!("\"{}%\"", self.limit_percent));
+        let keys: Vec<_> = size.into_iter().chain([limit]).collect();
         if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
-            let name = &tier.name;
-            let words = format!("{} in tier.{name}, then zmeld up", keys.join(" and "));
-            let text = format!("[tier.{name}]\n{}\n", keys.join("\n"));
-            return view.set_up(name, &text, words);
+            return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
         let setting =
             "the setting of the tool that made it (zram-generator: zram-resident-limit), \
                        or zmeld up --take-over";
         if self.size_percent.is_some() {
+            let keys: Vec<String> = keys
+                .iter()
+                .map(|(key, value)| format!("{key} = {value}"))
+                .collect();
             return format!("{}: {setting}", keys.join(" and ")).into();
         }
         let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);

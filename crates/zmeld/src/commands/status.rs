@@ -63,6 +63,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let status = Status::read(
         &args.place.host(),
         config.as_ref().map_err(ToString::to_string),
+        args.place.config.as_deref(),
     );
     if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
         anyhow::bail!(
