@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from zmeld_fleet.document import Block, Code, Document, Note, Table
+from zmeld_fleet.document import Block, Code, Document, Table
 from zmeld_fleet.words import inert, width
 
 GAP = 2
@@ -25,8 +25,6 @@ def render(document: Document, columns: int = 80) -> str:
 def _block(block: Block, columns: int) -> str:
     if isinstance(block, str):
         return _wrapped(block, columns)
-    if isinstance(block, Note):
-        return _wrapped(f"Warning: {block.text}", columns, " " * len("Warning: "))
     if isinstance(block, Code):
         lines = (inert(line) for line in block.text.rstrip("\n").split("\n"))
         return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)
@@ -35,10 +33,10 @@ def _block(block: Block, columns: int) -> str:
     return ""
 
 
-def _wrapped(text: str, columns: int, indent: str = "") -> str:
+def _wrapped(text: str, columns: int) -> str:
     """Numbers stay with their units."""
     glued = re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", inert(text))
-    lines = textwrap.wrap(glued, min(columns, 80), subsequent_indent=indent)
+    lines = textwrap.wrap(glued, min(columns, 80))
     return "\n".join(lines).replace("\u00a0", " ")
 
 
