@@ -49,7 +49,7 @@ def program(name: object, own: int, shared: int = 0, library: str = "libc") -> n
     return np.concatenate([contents(name, own), contents(library, shared)])
 
 
-def hashes(pages: np.ndarray, key: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def hashes(pages: np.ndarray, key: int = 3) -> tuple[np.ndarray, np.ndarray]:
     """The two halves of a keyed hash."""
     return tuple(mixed(pages ^ np.uint64(key << 8 | at)).view(np.int64) for at in (1, 2))
 
@@ -158,7 +158,11 @@ def table_of(machine: Machine) -> pa.Table:
     common |= {"survey": machine.survey, "time": machine.time}
     made = [owner_row(owner, machine.k) for owner in machine.owners]
     sketches = [sketch for _, sketch in made]
-    names = [one.name for one, sketch in zip(machine.owners, sketches) for _ in sketch["count"]]
+    names = [
+        one.name
+        for one, sketch in zip(machine.owners, sketches, strict=True)
+        for _ in sketch["count"]
+    ]
     columns = {
         name: np.concatenate([np.zeros(0, np.int64), *(one[name] for one in sketches)])
         for name in ("hash_high", "hash_low", "count", "object_class")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Makes very many surveys for measurements: `python scale.py PLACE MACHINES CONTENTS files|united`.
+"""Makes very many surveys to measure: `python scale.py PLACE MACHINES CONTENTS files|united`.
 
 Machines are made from a few whose pages are known: with other ids, other hashes for what is theirs
 alone, and those of their libraries as they are.
@@ -40,58 +40,60 @@ def models(sampled: int) -> list[pa.Table]:
     return found
 
 
-def another(model: pa.Table, random: np.random.Generator, moment: datetime) -> pa.Table:
-    """A machine like it."""
-    shared = np.isin(model["hash_high"].to_numpy(zero_copy_only=False), LIBRARY_HASHES)
-    is_content = pc.equal(model["record"], "content").to_numpy()
-    high = model["hash_high"].to_numpy(zero_copy_only=False).copy()
-    own = is_content & ~shared
-    # Near where it was: below the bound of its sketch all the same.
-    high[own] -= random.integers(0, 1 << 40, own.sum())
-    named = {"machine": secrets.token_hex(16), "survey": secrets.token_hex(16)}
-    table = model
-    for name, value in {**named, "time": moment}.items():
-        column = pa.repeat(pa.scalar(value, schema.COLUMNS[name]), len(model))
-        table = table.set_column(table.column_names.index(name), name, column)
-    filled = pa.array(np.where(is_content, high, 0).astype(np.int64), mask=~is_content)
-    return table.set_column(table.column_names.index("hash_high"), "hash_high", filled)
-
-
 LIBRARY_HASHES = hashes(contents("libc", LIBRARY))[0]
 
 
+def ids(count: int) -> pa.Array:
+    """So many names of chance."""
+    return pa.array([secrets.token_hex(16) for _ in range(count)])
+
+
+def many(model: pa.Table, count: int, moment: datetime) -> tuple[pa.Table, pa.Table]:
+    """So many machines like it: their rows, those about contents by themselves."""
+    random = np.random.default_rng(secrets.randbits(64))
+    names = {"machine": ids(count), "survey": ids(count), "host": ids(count)}
+    is_content = pc.equal(model["record"], schema.CONTENT)
+    found = []
+    for rows in (model.filter(pc.invert(is_content)), model.filter(is_content)):
+        whose = pa.array(np.repeat(np.arange(count), len(rows)))
+        table = rows.take(pa.array(np.tile(np.arange(len(rows)), count)))
+        values = {name: own.take(whose) for name, own in names.items()}
+        values["host"] = pc.if_else(pc.is_valid(table["host"]), values["host"], None)
+        values["time"] = pa.repeat(pa.scalar(moment, schema.COLUMNS["time"]), len(table))
+        if rows["hash_high"].null_count == 0:
+            high = table["hash_high"].to_numpy().copy()
+            own = ~np.isin(high, LIBRARY_HASHES)
+            # Near where it was: below the bound of its sketch all the same.
+            high[own] -= random.integers(0, 1 << 40, own.sum())
+            values["hash_high"] = pa.array(high)
+        for name, column in values.items():
+            table = table.set_column(table.column_names.index(name), name, column)
+        found.append(table)
+    return found[0], found[1]
+
+
 def main(place: Path, machines: int, sampled: int, form: str) -> None:
-    random = np.random.default_rng(1)
     moment = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=1)
     made = models(sampled)
-    for start in range(0, machines, each := max(1, unite.ROWS_MAX // (sampled + 20))):
-        batch = [
-            another(made[at % len(made)], random, moment)
-            for at in range(start, min(start + each, machines))
-        ]
+    each = unite.ROWS_MAX // (sampled + 20) // len(made) if form == "united" else 20
+    folder = place / schema.FOLDER / f"date={moment:%Y-%m-%d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for start in range(0, machines // len(made), each):
+        count = min(each, machines // len(made) - start)
+        parts = [many(model, count, moment) for model in made]
         if form == "files":
-            for table in batch:
-                ids = table["survey"][0].as_py(), table["machine"][0].as_py()
-                whose = Machine("", [], time=moment, survey=ids[0])
-                Machine.machine = property(lambda _, own=ids[1]: own)
-                write(place, whose, table)
+            for facts, rows in parts:
+                for one in pc.unique(facts["survey"]):
+                    own = [part.filter(pc.equal(part["survey"], one)) for part in (facts, rows)]
+                    whose = Machine(secrets.token_hex(8), [], time=moment)
+                    write(place, whose, pa.concat_tables(own).cast(schema.ARROW))
             continue
-        facts, columns = [], []
-        owners = unite._Texts()
-        for number, table in enumerate(batch):
-            is_content = pc.equal(table["record"], "content")
-            facts.append(table.filter(pc.invert(is_content)))
-            rows = table.filter(is_content)
-            columns.append(
-                [np.full(len(rows), number), owners.numbers(rows["owner"])]
-                + [rows[name].to_numpy() for name in unite.CONTENT[1:]]
-            )
-        folder = place / schema.FOLDER / f"date={moment:%Y-%m-%d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        surveys = pa.array([table["survey"][0].as_py() for table in batch])
-        joined = [np.concatenate(own) for own in zip(*columns, strict=True)]
-        unite.write(folder, pa.concat_tables(facts), surveys, owners.texts, joined, 0o600)
-        print(start + len(batch), flush=True)
+        facts = pa.concat_tables([part[0] for part in parts]).cast(schema.ARROW)
+        rows = pa.concat_tables([part[1] for part in parts])
+        owners, surveys = unite._Texts(), unite._Texts()
+        columns = [surveys.numbers(rows["survey"]), owners.numbers(rows["owner"])]
+        columns += [rows[name].to_numpy() for name in unite.CONTENT[1:]]
+        unite.write(folder, facts, surveys.texts, owners.texts, columns, 0o600)
 
 
 if __name__ == "__main__":

@@ -225,7 +225,6 @@ def test_intervals_of_melding_hold_what_is_so_and_no_more(trials):
                 hits.append(setup.takes.low <= true <= setup.takes.high)
                 errors.append((setup.takes.value - true) / true)
                 widths.append((setup.takes.high - setup.takes.low) / 2 / true)
-    print(np.mean(hits), np.std(errors), np.mean(errors), np.mean(widths))
     assert np.mean(hits) >= 0.91, np.mean(hits)
     assert np.sqrt(np.mean(np.square(widths))) < 1.3 * 1.96 * np.sqrt(np.mean(np.square(errors)))
 
@@ -236,7 +235,6 @@ def test_intervals_of_duplicates_hold_what_is_so(trials):
         for kind, truth in trials:
             estimate = getattr(kind.duplicates, name)
             hits.append(estimate.low <= truth[at] <= estimate.high)
-        print(name, np.mean(hits))
         assert np.mean(hits) >= 0.92, (name, np.mean(hits))
 
 

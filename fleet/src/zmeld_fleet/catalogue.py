@@ -240,8 +240,8 @@ def look(stored: StoredFile) -> Contents | LeftOut:
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             _check_magic(file)
             parquet = pq.ParquetFile(file, memory_map=False)
-            _check_columns(parquet)
             _check_digest(parquet.metadata, file)
+            _check_columns(parquet)
             return _contents(parquet, stored)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)

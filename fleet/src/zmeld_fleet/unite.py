@@ -86,7 +86,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _rows(file: StoredFile) -> int:
-    """Of a file that may be anything."""
+    """Of a file that may be anything; each takes more than a byte."""
     with suppress(Exception):
         return pq.read_metadata(file.path).num_rows
     return 0
@@ -97,7 +97,7 @@ def _day(files: list[StoredFile], done: United) -> Iterator[tuple[int, int]]:
     there: set[str] = set()
     small = []
     for file in files:
-        if file.size < 1 << 20 or _rows(file) < LARGE * ROWS_MAX:
+        if file.size < LARGE * ROWS_MAX or _rows(file) < LARGE * ROWS_MAX:
             small.append(file)
         elif isinstance(found := look(file), Contents):
             there |= {survey.survey for survey in found.surveys}
