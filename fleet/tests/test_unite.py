@@ -85,7 +85,6 @@ def test_where_it_was_cut_short_nothing_counts_twice_and_the_next_run_clears_up(
         assert cli.main(["unite", str(tmp_path)]) == 130
     assert len(files(tmp_path)) == 6
     assert {one["reason"] for one in same(before, tmp_path)["left_out"]} == {"twice"}
-    monkeypatch.setattr(unite, "LARGE", 0.0)
     assert cli.main(["unite", str(tmp_path)]) == 0
     assert same(before, tmp_path)["left_out"] == [] and len(files(tmp_path)) == 1
 

@@ -228,7 +228,9 @@ def _take_rows(catalogue: Catalogue, looked: dict[str, Contents]) -> None:
             renamed = table.set_column(0, "at", pa.array(where, pa.int64()))
             own.append(renamed.filter(pc.is_valid(renamed["at"])))
     if places:
-        catalogue.owners, catalogue.sizes = (pa.concat_tables(own) for own in parts)
+        order = [("at", "ascending"), ("owner", "ascending")]
+        catalogue.owners = pa.concat_tables(parts[0]).sort_by(order)
+        catalogue.sizes = pa.concat_tables(parts[1])
 
 
 def look(stored: StoredFile) -> Contents | LeftOut:

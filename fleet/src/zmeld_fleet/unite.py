@@ -103,6 +103,8 @@ def _day(files: list[StoredFile], done: United) -> Iterator[tuple[int, int]]:
             there |= {survey.survey for survey in found.surveys}
     batch: list[StoredFile] = []
     rows = 0
+    # The largest first: what is left of a run that was cut short is in one already.
+    small.sort(key=lambda file: (-file.size, file.path))
     with ThreadPoolExecutor(READERS) as readers:
         for file, (surveys, own) in zip(small, readers.map(_acceptable, small), strict=True):
             if isinstance(surveys, LeftOut):
