@@ -54,7 +54,8 @@ def many(model: pa.Table, count: int, moment: datetime) -> tuple[pa.Table, pa.Ta
     names = {"machine": ids(count), "survey": ids(count), "host": ids(count)}
     is_content = pc.equal(model["record"], schema.CONTENT)
     found = []
-    for rows in (model.filter(pc.invert(is_content)), model.filter(is_content)):
+    told = ["survey", "machine", "host", "time", *unite.CONTENT]
+    for rows in (model.filter(pc.invert(is_content)), model.filter(is_content).select(told)):
         whose = pa.array(np.repeat(np.arange(count), len(rows)))
         table = rows.take(pa.array(np.tile(np.arange(len(rows)), count)))
         values = {name: own.take(whose) for name, own in names.items()}
@@ -85,8 +86,10 @@ def main(place: Path, machines: int, sampled: int, form: str) -> None:
             for facts, rows in parts:
                 for one in pc.unique(facts["survey"]):
                     own = [part.filter(pc.equal(part["survey"], one)) for part in (facts, rows)]
+                    values = {name: own[1][name].combine_chunks() for name in rows.column_names}
+                    own[1] = unite._content_table(values, len(own[1]))
                     whose = Machine(secrets.token_hex(8), [], time=moment)
-                    write(place, whose, pa.concat_tables(own).cast(schema.ARROW))
+                    write(place, whose, pa.concat_tables([own[0].cast(schema.ARROW), own[1]]))
             continue
         facts = pa.concat_tables([part[0] for part in parts]).cast(schema.ARROW)
         rows = pa.concat_tables([part[1] for part in parts])

@@ -27,8 +27,6 @@ from made import (
     write,
 )
 from zmeld_fleet import cli, reporting, schema
-from zmeld_fleet.catalogue import FLEET_RAM_MAX
-from zmeld_fleet.validity import RAM_MAX
 
 NASTY = [
     '=HYPERLINK("http://x";"y")',
@@ -73,29 +71,6 @@ def test_texts_of_machines_are_texts_in_every_form(tmp_path, capsys):
     gauges = list(text_string_to_metric_families((tmp_path / "fleet.prom").read_text()))
     counted = next(one for one in gauges if one.name == "zmeld_fleet_machines")
     assert len(counted.samples) == len(NASTY)
-
-
-def huge(place, name):
-    """As large as can be."""
-    owners = [Owner(f"{at}/huge.service", program("huge", 40)) for at in range(4)]
-    path = write(place, Machine(name, owners, {}, {"ram_bytes": RAM_MAX}))
-    pages = RAM_MAX // 4096
-    takes = [f"{of}_{codec}" for of in ("pool", "melded") for codec in schema.CODECS]
-    said = {f"{one}{end}": pages * 4096.0 for one in takes for end in ("", "_low", "_high")}
-    said_in(path, "owner", pages=pages, **said)
-
-
-def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
-    """So many of the largest that a service's sum over machines would be more than that."""
-    sound(tmp_path)
-    most = FLEET_RAM_MAX // RAM_MAX
-    for at in range(2 * most):
-        huge(tmp_path, f"bad{at}")
-    report = reporting.make(str(tmp_path))
-    whys = [one.why for one in report.left_out]
-    assert report.machines == 3 + most - 1
-    assert len(whys) == most + 1
-    assert all("256 PiB" in why for why in whys)
 
 
 def broken(path):

@@ -37,8 +37,6 @@ BOOT_TOLERANCE_S = 300.0
 SKETCH_FACTOR = 4
 REFUSED_MAX = 0.01
 """Of a machine's processes so many may be unreadable."""
-FLEET_RAM_MAX = 1 << 58
-"""Of all machines: sums have 64 bits."""
 READERS = 4
 
 Flaw = tuple[Reason, str] | None
@@ -208,7 +206,7 @@ def _choose(catalogue: Catalogue, everything: list[Survey], key_id: str | None) 
     now = utc_now()
     found = catalogue.sift(found, lambda survey: _clock_flaw(survey, now))
     found = _replaced(catalogue, _latest(catalogue, found))
-    catalogue.surveys = catalogue.sift(sorted(found, key=lambda s: s.machine), _countable(found))
+    catalogue.surveys = sorted(found, key=lambda survey: survey.machine)
     counted = {survey.machine for survey in catalogue.surveys}
     gave_none = sorted((s for s in everything if _gave_none(s)), key=_age)
     latest = {survey.machine: survey for survey in gave_none}
@@ -546,17 +544,6 @@ def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
             else None
         ),
     )
-
-
-def _countable(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
-    """Whether sums can be held: of the smallest machines, as many as fit."""
-    fitting, total = set(), 0
-    for survey in sorted(surveys, key=lambda s: (s.facts["ram_bytes"] or 0, s.machine)):
-        total += survey.facts["ram_bytes"] or validity.RAM_UNKNOWN
-        if total <= FLEET_RAM_MAX:
-            fitting.add(survey.survey)
-    why = f"with it all machines would have more than {FLEET_RAM_MAX >> 50} PiB of RAM"
-    return lambda survey: None if survey.survey in fitting else (Reason.VALUES, why)
 
 
 _NAMED = re.compile(r"([0-9a-f]{32})-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}\.parquet")

@@ -108,7 +108,7 @@ def _ranked(report: Report, ranked: list[tuple[Kind, Configuration]]) -> Section
     numbers = ["machines", "idle", "frees", "at most"]
     blocks: list[Block] = [
         Bars(caption, ["of what is idle", "at most"], bars[:KINDS_SHOWN]),
-        Table(["kind", "configuration"], numbers, rows, f"{caption}."),
+        Table(["kind", "configuration"], numbers, rows),
         *_more(len(ranked) - len(rows), "kind is", "kinds are"),
     ]
     if report.by.startswith("distribution"):

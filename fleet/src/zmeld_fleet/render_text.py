@@ -14,11 +14,11 @@ NAME_MIN = 8
 
 
 def render(document: Document, columns: int = 80) -> str:
-    """All of it but the plots, whose numbers stand in tables."""
+    """All of it but the bars, whose numbers stand in a table."""
     parts = [_wrapped(document.title, columns), _wrapped(document.lead, columns)]
     for section in document.sections:
         parts.append(_cut(inert(section.heading).upper(), columns))
-        parts.extend(text for block in section.blocks if (text := _block(block, columns)))
+        parts.extend(_block(block, columns) for block in section.blocks)
     return "\n\n".join(parts) + "\n"
 
 
@@ -30,7 +30,7 @@ def _block(block: Block, columns: int) -> str:
         return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)
     if isinstance(block, Table):
         return table(block, columns)
-    return ""
+    return _wrapped(f"{block.caption}.", columns)
 
 
 def _wrapped(text: str, columns: int) -> str:
