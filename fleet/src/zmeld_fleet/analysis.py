@@ -254,11 +254,20 @@ class Group:
 
 
 class Sizes:
-    """What a content of a class takes on average; of one that nobody tells of, its middle."""
+    """What a content of a class takes on average.
 
-    def __init__(self, rows: pa.Table | None, page_size: int) -> None:
-        middle = (np.arange(CLASSES) + 0.5) * page_size / CLASSES
-        self.means = {codec: middle.copy() for codec in CODECS}
+    Of a class that nobody tells of: its middle, and with other codecs than zstd as much more or
+    less as all contents take.
+    """
+
+    def __init__(self, rows: pa.Table | None, owners: Owners) -> None:
+        middle = (np.arange(CLASSES) + 0.5) * owners.page / CLASSES
+        every = np.arange(len(owners.pages))
+        takes = {c: owners.sum(floats(owners.rows, f"melded_{c}"), every) for c in CODECS}
+        self.means = {
+            codec: np.minimum(middle * takes[codec] / max(takes["zstd"], 1.0), owners.page)
+            for codec in CODECS
+        }
         if rows is None or not len(rows):
             return
         classes = rows["object_class"].to_numpy().astype(np.int64)
@@ -315,7 +324,7 @@ def analyse(catalogue: Catalogue, engine: Engine, by: str | None = None) -> Repo
         table = engine.read(there)
         bounds, spread = _spread(engine, table, surveys, kind, owners)
         drawn = _drawn(engine, table, surveys, kind, owners)
-    sizes = Sizes(catalogue.sizes, catalogue.page_size)
+    sizes = Sizes(catalogue.sizes, owners)
     members = _split(kind, len(names))
     groups = zip(
         _split(kind[owners.survey], len(names)), _split(drawn.kind, len(names)), strict=True

@@ -182,7 +182,7 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     _take_rows(catalogue, looked)
     known = {survey.machine for survey in everything}
     older = [file for file in stored if file.date < first]
-    catalogue.silent = [one for one in _last_seen(older) if one.machine not in known]
+    catalogue.silent = _last_seen(older, known)
     if older and not current:
         newest = max(file.date for file in older)
         age = (utc_now().date() - datetime.strptime(newest, "%Y-%m-%d").date()).days + 1
@@ -549,18 +549,21 @@ def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
 _NAMED = re.compile(r"([0-9a-f]{32})-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}\.parquet")
 
 
-def _last_seen(files: list[StoredFile]) -> list[Silent]:
-    """When each machine was last surveyed; of a machine's own files the newest is opened."""
+def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
+    """When machines were last surveyed that are not known; of each one's own files the newest is
+    opened."""
     newest: dict[str, StoredFile] = {}
     for file in files:
         named = _NAMED.fullmatch(file.name)
         key = named[1] if named else file.path
-        newest[key] = max(newest.get(key, file), file, key=lambda one: one.name)
+        if key not in known:
+            newest[key] = max(newest.get(key, file), file, key=lambda one: one.name)
     last: dict[str, Silent] = {}
     with ThreadPoolExecutor(READERS) as readers:
         for rows in readers.map(_machines_of, newest.values()):
             for machine, host, time in rows:
-                if machine not in last or last[machine].last < time:
+                is_newer = machine not in last or last[machine].last < time
+                if machine not in known and is_newer:
                     last[machine] = Silent(machine, inert(host or "–"), time)
     return sorted(last.values(), key=lambda one: (one.last, one.machine))
 
