@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from made import NOON
+from zmeld_fleet import catalogue, documents
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -22,6 +26,15 @@ def pytest_collection_modifyitems(config, items):
     long = [item for item in items if item.get_closest_marker("long")]
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _clock():
+    """The tests' surveys are two days old at most."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(catalogue, "utc_now", lambda: NOON + timedelta(days=1, hours=20))
+        patched.setattr(documents, "utc_now", catalogue.utc_now)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,70 +12,69 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zmeld_fleet import catalogue, places, schema
 from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
 
-KEY = b"the key of these tests"
 KEY_ID = "0123456789abcdef"
 NOON = datetime(2026, 3, 14, 12, 0, 0, tzinfo=timezone.utc)
 GIB = 2**30
+PAGE = 4096
 SIZES = {"lzo_rle": 1.5, "lz4": 1.4, "zstd": 2.2, "zword": 2.4}
+ROUND = 1 << 14
+"""What pages take is told in steps of so many bytes."""
+DRAWN = 1024
+CLASS_MIN = 256
 
 
-def hash_of(content: object, key: bytes = KEY) -> tuple[int, int]:
-    """The two halves of a keyed 128-bit hash."""
-    digest = hashlib.blake2b(repr(content).encode(), key=key, digest_size=16).digest()
-    return (
-        int.from_bytes(digest[:8], "big", signed=True),
-        int.from_bytes(digest[8:], "big", signed=True),
-    )
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """splitmix64: numbers as good as drawn."""
+    x = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
 
 
-def object_of(hashed: tuple[int, int], codec: str) -> int:
-    """What a content takes: some more, some less, the same everywhere."""
-    spread = 0.5 + (hashed[1] & 0xFFFF) / 0x10000
-    return min(4096, round(4096 / SIZES[codec] * spread))
+def contents(name: object, count: int, start: int = 0) -> np.ndarray:
+    """So many different contents, the same ones for a name."""
+    base = int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=8).digest(), "big")
+    return mixed(np.uint64(base) + np.arange(start, start + count, dtype=np.uint64))
 
 
-def class_of(hashed: tuple[int, int]) -> int:
-    """Which eighth of a page it takes with zstd."""
-    return max(1, -(-object_of(hashed, "zstd") * schema.CLASSES // 4096)) - 1
+def program(name: object, own: int, shared: int = 0, library: str = "libc") -> np.ndarray:
+    """A program's pages: some of its own, some of a library that others load as well."""
+    return np.concatenate([contents(name, own), contents(library, shared)])
 
 
-def size_rows(hashes: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    """The rows about classes of sizes, of those with 32 contents or more."""
-    rows = []
-    for at in range(schema.CLASSES):
-        own = [hashed for hashed in hashes if class_of(hashed) == at]
-        row: dict[str, Any] = {"record": "size", "object_class": at, "count": len(own)}
-        for codec in schema.CODECS:
-            sizes = [object_of(hashed, codec) for hashed in own]
-            row[f"bytes_{codec}"] = sum(sizes)
-            row[f"squares_{codec}"] = sum(size * size for size in sizes)
-        rows += [row] if len(own) >= 32 else []
-    return rows
+def hashes(pages: np.ndarray, key: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """The two halves of a keyed hash."""
+    return tuple(mixed(pages ^ np.uint64(key << 8 | at)).view(np.int64) for at in (1, 2))
+
+
+def taken(pages: np.ndarray, codec: str) -> np.ndarray:
+    """What contents take: some more, some less, the same everywhere."""
+    spread = 0.5 + (mixed(pages ^ np.uint64(77)) & np.uint64(0xFFFF)).astype(float) / 0x10000
+    return np.minimum(PAGE, np.round(PAGE / SIZES[codec] * spread))
+
+
+def classes(pages: np.ndarray) -> np.ndarray:
+    """Which eighth of a page contents take with zstd."""
+    return np.maximum(np.ceil(taken(pages, "zstd") * schema.CLASSES / PAGE), 1).astype(int) - 1
 
 
 @dataclass
 class Owner:
-    """A service with its pages: how many of each content."""
+    """A service with its pages, by content."""
 
     name: str
-    pages: dict[object, int]
+    pages: np.ndarray
     kind: str = "service"
     zero: int = 0
     same: int = 0
-
-    def sketch(self, k: int) -> tuple[int, list[tuple[tuple[int, int], int]]]:
-        """theta, and the contents below it."""
-        hashed = sorted((hash_of(content), count) for content, count in self.pages.items())
-        if len(hashed) <= k:
-            return schema.THETA_ALL, hashed
-        theta = hashed[k][0][0]
-        return theta, [one for one in hashed if one[0][0] < theta]
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,74 +95,99 @@ class Machine:
         return hashlib.blake2b(self.name.encode(), digest_size=16).hexdigest()
 
 
-def owner_row(owner: Owner, theta: int, sketch: list[Any]) -> dict[str, Any]:
-    """The row about an owner; estimates as docs/survey.md has them."""
-    p = schema.sampled(theta)
-    contents = sum(owner.pages.values())
-    seen = len(sketch)
-    distinct = seen / p
-    half = 1.96 * (distinct * max(distinct - seen, 0) / max(seen - 1, 1)) ** 0.5
-    row: dict[str, Any] = {
-        "owner": owner.name,
-        "kind": owner.kind,
-        "name": owner.name.rpartition("/")[2],
-        "processes": 1,
-        "pages": contents + owner.zero + owner.same,
-        "pages_zero": owner.zero,
-        "pages_same": owner.same,
-        "pages_distinct": distinct,
-        "pages_distinct_low": distinct - half,
-        "pages_distinct_high": distinct + half,
-        "pages_swapped": 0,
-        "theta": theta,
-    }
+def rounded(value: float, step: int = ROUND) -> float:
+    """To the next step."""
+    return float(round(value / step) * step)
+
+
+def ends(row: dict[str, Any], name: str, value: float, variance: float, step: int) -> None:
+    """An estimate in three columns."""
+    half = 1.96 * variance**0.5
+    for end, at in (("", value), ("_low", value - half), ("_high", value + half)):
+        row[f"{name}{end}"] = rounded(at, step) if step > 1 else at
+
+
+def owner_row(owner: Owner, k: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The row about an owner with estimates as docs/survey.md has them, and its sketch."""
+    distinct, counts = np.unique(owner.pages, return_counts=True)
+    high, low = hashes(distinct)
+    order = np.argsort(high)
+    theta = schema.THETA_ALL
+    if len(order) > k:
+        theta = int(high[order[k]])
+        order = order[:k]
+    p, seen, all_pages = schema.sampled(theta), len(order), len(owner.pages)
+    own = distinct[order]
+    row: dict[str, Any] = {"record": "owner", "owner": owner.name, "kind": owner.kind}
+    row |= {"name": owner.name.rpartition("/")[2], "processes": 1, "pages_swapped": 0}
+    row |= {"pages": all_pages + owner.zero + owner.same, "pages_zero": owner.zero}
+    row |= {"pages_same": owner.same, "theta": theta} | owner.facts
+    ends(row, "pages_distinct", seen / p, seen / p * (seen / p - seen) / max(seen - 1, 1), 1)
+    draw = np.random.default_rng(abs(theta) + all_pages)
+    drawn = draw.choice(owner.pages, min(DRAWN, all_pages), replace=False)
     for codec in schema.CODECS:
-        pool = float(
-            sum(object_of(hash_of(content), codec) * n for content, n in owner.pages.items())
+        sizes, objects = taken(drawn, codec), taken(own, codec)
+        spread = sizes.var(ddof=1) if len(sizes) > 1 else 0.0
+        variance = (
+            all_pages**2 * spread / max(len(sizes), 1) * (1 - len(sizes) / max(all_pages, 1))
         )
-        objects = [object_of(hashed, codec) for hashed, _ in sketch]
-        melded = sum(objects) / p
-        wide = 1.96 * (sum(size * size for size in objects) * (1 - p)) ** 0.5 / p
-        row |= {f"pool_{codec}": pool}
-        row |= {f"pool_{codec}_low": pool * 0.99, f"pool_{codec}_high": pool * 1.01}
-        row |= {f"melded_{codec}": melded}
-        row |= {f"melded_{codec}_low": melded - wide, f"melded_{codec}_high": melded + wide}
-    return row
+        ends(row, f"pool_{codec}", all_pages * sizes.mean() if all_pages else 0.0, variance, ROUND)
+        variance = (objects**2).sum() * (1 - p) / p**2
+        ends(row, f"melded_{codec}", objects.sum() / p, variance, ROUND)
+    sketch = {"hash_high": high[order], "hash_low": low[order], "count": counts[order]}
+    return row, sketch | {"object_class": classes(own), "pages": own}
+
+
+def size_rows(sampled: np.ndarray) -> list[dict[str, Any]]:
+    """The rows about classes of sizes, of those with contents enough."""
+    rows = []
+    for at in range(schema.CLASSES):
+        own = sampled[classes(sampled) == at]
+        row: dict[str, Any] = {"record": "size", "object_class": at, "count": len(own)}
+        for codec in schema.CODECS:
+            sizes = taken(own, codec)
+            row[f"bytes_{codec}"] = int(rounded(sizes.sum()))
+            row[f"squares_{codec}"] = int(rounded((sizes**2).sum(), ROUND * PAGE))
+        rows += [row] if len(own) >= CLASS_MIN else []
+    return rows
 
 
 def table_of(machine: Machine) -> pa.Table:
     """All rows of a survey."""
-    common = {
-        "schema": schema.SCHEMA,
-        "machine": machine.machine,
-        "survey": machine.survey,
-        "time": machine.time,
+    common = {"schema": schema.SCHEMA, "machine": machine.machine}
+    common |= {"survey": machine.survey, "time": machine.time}
+    made = [owner_row(owner, machine.k) for owner in machine.owners]
+    sketches = [sketch for _, sketch in made]
+    names = [
+        one.name
+        for one, sketch in zip(machine.owners, sketches, strict=True)
+        for _ in sketch["count"]
+    ]
+    columns = {
+        name: np.concatenate([np.zeros(0, np.int64), *(one[name] for one in sketches)])
+        for name in ("hash_high", "hash_low", "count", "object_class")
     }
-    sketches = [(owner, *owner.sketch(machine.k)) for owner in machine.owners]
+    order = np.lexsort((columns["hash_low"], columns["hash_high"]))
     first: list[dict[str, Any]] = [_facts(machine)]
     first += [
         {"record": "label", "label_name": name, "label_value": value}
         for name, value in machine.labels.items()
     ]
-    first += [{"record": "owner", **owner_row(*sketch)} for sketch in sketches]
-    contents = [
-        {
-            "record": "content",
-            "owner": owner.name,
-            "hash_high": hashed[0],
-            "hash_low": hashed[1],
-            "count": count,
-            "object_class": class_of(hashed),
-        }
-        for owner, _, sketch in sketches
-        for hashed, count in sketch
+    first += [row for row, _ in made]
+    first += size_rows(np.concatenate([contents(0, 0), *(one["pages"] for one in sketches)]))
+    if first[0]["rows"] is None:
+        first[0]["rows"] = len(first) + len(order)
+    values: dict[str, Any] = {name: own[order] for name, own in columns.items()}
+    values["owner"] = [names[at] for at in order]
+    constant = common | {"record": "content"}
+    rest = [
+        pa.array(values[name], kind)
+        if name in values
+        else pa.repeat(pa.scalar(constant.get(name), kind), len(order))
+        for name, kind in schema.COLUMNS.items()
     ]
-    contents.sort(key=lambda row: (row["hash_high"], row["hash_low"]))
-    first += size_rows([hashed for _, _, sketch in sketches for hashed, _ in sketch])
-    rows = [common | row for row in first + contents]
-    if rows[0]["rows"] is None:
-        rows[0]["rows"] = len(rows)
-    return pa.Table.from_pylist(rows, schema=schema.ARROW)
+    facts = pa.Table.from_pylist([common | row for row in first], schema=schema.ARROW)
+    return pa.concat_tables([facts, pa.table(rest, schema=schema.ARROW)])
 
 
 def _facts(machine: Machine) -> dict[str, Any]:
@@ -175,7 +199,7 @@ def _facts(machine: Machine) -> dict[str, Any]:
         "kernel": "6.12.0",
         "architecture": "x86_64",
         "distribution": "Debian GNU/Linux 12 (bookworm)",
-        "page_size": 4096,
+        "page_size": PAGE,
         "ram_bytes": 8 * GIB,
         "swap_bytes": 0,
         "swap_used_bytes": 0,
@@ -198,28 +222,20 @@ def write(place: Path, machine: Machine, table: pa.Table | None = None) -> Path:
     path = folder / f"{machine.machine}-{machine.time:%Y%m%dT%H%M%SZ}-{chance}.parquet"
     facts = sum(record != "content" for record in table["record"].to_pylist())
     settings = {"compression": "zstd", "use_dictionary": TEXTS, "store_schema": False}
-    with open(path, "wb") as file, pq.ParquetWriter(file, schema.ARROW, **settings) as writer:
+    with open(path, "wb") as file, pq.ParquetWriter(file, table.schema, **settings) as writer:
         writer.write_table(table.slice(0, facts))
         writer.write_table(table.slice(facts))
         file.flush()
-        with pa.OSFile(str(path)) as written:
-            length = written.size() - len(MAGIC)
+        with open(path, "rb") as written:
+            length = path.stat().st_size - len(MAGIC)
             said = f"{digest_of(written, length):08x} {length}"
         writer.add_key_value_metadata({schema.DIGEST.decode(): said})
     return path
 
 
-def program(name: str, own: int, shared: int = 0, library: str = "libc") -> dict[object, int]:
-    """A program's pages: some of its own, some of a library that others load as well."""
-    pages: dict[object, int] = {(name, at): 1 for at in range(own)}
-    pages |= {(library, at): 1 for at in range(shared)}
-    return pages
-
-
-def read_rows(path: Path, **options: Any) -> pa.Table:
+def read_rows(path: Path) -> pa.Table:
     """A file's rows without its metadata: its digest is of that file alone."""
-    options.setdefault("partitioning", None)
-    return pq.read_table(path, **options).replace_schema_metadata(None)
+    return pq.read_table(path, partitioning=None).replace_schema_metadata(None)
 
 
 def plain(name: str, **more: Any) -> Machine:
@@ -234,7 +250,8 @@ def sound(place: Path, count: int = 3) -> list[Path]:
 
 def look(place: Path, **more: Any) -> catalogue.Catalogue:
     """What counts at PLACE, and what does not."""
-    return catalogue.read(places.open_place(str(place)), **more)
+    with places.open_place(str(place)) as opened:
+        return catalogue.read(opened, **more)
 
 
 def left(found: catalogue.Catalogue) -> list[tuple[str, str]]:
@@ -245,12 +262,6 @@ def left(found: catalogue.Catalogue) -> list[tuple[str, str]]:
 def reasons(found: catalogue.Catalogue) -> list[str]:
     """The same in short."""
     return sorted(reason for reason, _ in left(found))
-
-
-def of_rows(place: Path, whose: Machine, rows: list[dict[str, Any]]) -> Path:
-    """A survey with these rows, which it counts right."""
-    rows[0]["rows"] = len(rows)
-    return write(place, whose, pa.Table.from_pylist(rows, schema=schema.ARROW))
 
 
 def changed(path: Path, change: Callable[[pa.Table], pa.Table], **settings: Any) -> None:
@@ -276,15 +287,6 @@ def footer_of(path: Path) -> int:
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
-def varint(value: int) -> bytes:
-    """A number as Thrift writes it in a footer."""
-    value, written = value << 1, b""
-    while value > 127:
-        written += bytes([value & 127 | 128])
-        value >>= 7
-    return written + bytes([value])
-
-
 def spoil(path: Path, start: int, count: int = 50) -> None:
     """Makes no sense of some bytes."""
     data = bytearray(path.read_bytes())
@@ -293,7 +295,7 @@ def spoil(path: Path, start: int, count: int = 50) -> None:
 
 
 class _Page(HTMLParser):
-    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line", "wbr"})
+    void = frozenset({"meta", "br", "wbr"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -301,16 +303,13 @@ class _Page(HTMLParser):
         self.seen: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_startendtag(tag, attrs)
-        if tag not in self.void:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.add(tag)
         for name, value in attrs:
             at_home = value is None or value.startswith("#")
             assert at_home or name not in ("src", "href", "xlink:href"), value
             assert not name.startswith("on"), name
+        if tag not in self.void:
+            self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.void:

@@ -15,8 +15,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from conftest import TOP
 from made import NOON, Machine, Owner, program, write
 from zmeld_fleet import cli, metrics, reporting
-from zmeld_fleet.analysis import Standout
-from zmeld_fleet.estimate import exact
 
 HOSTILE = 'a"b\\c\nd\x1b[2J'
 NAME = re.compile(r"zmeld_[a-z0-9_]+")
@@ -67,20 +65,18 @@ def test_gauges_are_what_the_report_says(place, report, tmp_path, capsys):
 
 
 def test_a_report_of_nothing_is_no_mistake(report):
-    empty = replace(report, kinds=[], fleet=None, standouts=[], left_out=[], surveys_used=0)
-    of_none = {"zmeld_fleet_surveys_used", "zmeld_fleet_kinds_left_out"}
+    empty = replace(report, kinds=[], fleet=None, left_out=[], surveys_used=0)
+    of_none = {f"zmeld_fleet_{one}_machines" for one in ("silent", "refused")}
+    of_none |= {"zmeld_fleet_surveys_used", "zmeld_fleet_kinds_left_out"}
     assert set(read(metrics.render(empty))) == of_none
 
 
 def called(report, names):
-    """The report with a kind of each name, the first with most machines, and what stands out."""
+    """The report with a kind of each name, the first with most machines."""
     kinds = [
         replace(report.kinds[0], name=name, machines=2000 - at) for at, name in enumerate(names)
     ]
-    standouts = [
-        Standout("5a", "h", name, f"m{at}", exact(1.0), 1, 9) for at, name in enumerate(names)
-    ]
-    return replace(report, kinds=kinds, standouts=standouts)
+    return replace(report, kinds=kinds)
 
 
 def test_names_that_look_alike_stay_apart(report):
@@ -97,11 +93,6 @@ def test_names_that_look_alike_stay_apart(report):
     told = [kinds[2000 - at] for at in range(len(names))]
     assert told[1:4] == ["a\\x0ab", "a\\x0ab (2)", "a b"]
     assert told[0] == "a\\x0ab (3)" and told[4] == "a b (2)"
-    measures = {
-        one.labels["measure"]: one.labels["kind"]
-        for one in found["zmeld_fleet_standout_deviations"]
-    }
-    assert [measures[f"m{at}"] for at in range(len(names))] == told
 
 
 def test_kinds_without_end_have_no_gauges(report, tmp_path, monkeypatch, capsys):

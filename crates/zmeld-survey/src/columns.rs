@@ -16,7 +16,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use zmeld_linux::pressure::Stall;
 
-use crate::objects::{class, class_sums, ClassSums, PoolBytes, CODECS};
+use crate::objects::{class, class_sums, rounded, ClassSums, PoolBytes, CODECS};
 use crate::sketch::{Estimate, SketchRow};
 use crate::survey::{OwnerResult, Survey};
 use crate::{Error, SCHEMA};
@@ -39,7 +39,7 @@ const REAL: &str = "DOUBLE NAME";
 const FLAG: &str = "BOOLEAN NAME";
 
 /// The columns in their order; those with C are there for each codec.
-const COLUMNS: [(&str, &str); 20] = [
+const COLUMNS: [(&str, &str); 22] = [
     (TEXT, "schema record machine survey"),
     (TIME, "time"),
     (
@@ -54,6 +54,8 @@ const COLUMNS: [(&str, &str); 20] = [
     (FLAG, "interrupted"),
     (TEXT, "selection"),
     (INT, "processes_refused sketch_size rows"),
+    (TEXT, "zram_codecs"),
+    (FLAG, "modules"),
     (
         TEXT,
         "label_name label_value owner kind name namespace pod image",
@@ -174,6 +176,8 @@ fn machine(survey: &Survey, rows: usize) -> Row<'_> {
         ("processes_refused", int(survey.refused)),
         ("sketch_size", int(survey.sketch_size)),
         ("rows", int(rows as u64)),
+        ("zram_codecs", text(facts.zram_codecs.as_deref())),
+        ("modules", Cell::Flag(facts.modules)),
     ];
     Row::new(survey, "machine", cells)
 }
@@ -214,10 +218,19 @@ fn owner<'a>(survey: &'a Survey, found: &'a OwnerResult) -> Row<'a> {
     let mut row = Row::new(survey, "owner", cells);
     row.estimate("pages_distinct", &found.distinct);
     for (at, (codec, _)) in CODECS.iter().enumerate() {
-        row.estimate(&format!("pool_{codec}"), &found.pool[at]);
-        row.estimate(&format!("melded_{codec}"), &found.melded[at]);
+        row.estimate(&format!("pool_{codec}"), &coarse(&found.pool[at]));
+        row.estimate(&format!("melded_{codec}"), &coarse(&found.melded[at]));
     }
     row
+}
+
+/// What an owner's pages take, so that no page can be told by it.
+fn coarse(found: &Estimate) -> Estimate {
+    Estimate {
+        value: rounded(found.value),
+        low: rounded(found.low),
+        high: rounded(found.high),
+    }
 }
 
 fn size<'a>(survey: &'a Survey, class: usize, sums: &ClassSums) -> Row<'a> {

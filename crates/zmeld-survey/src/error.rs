@@ -35,8 +35,8 @@ pub enum Error {
     BadPlace { text: String, problem: String },
     /// Memory is short, so the survey stays out of the way.
     #[error(
-        "memory is short ({what} {percent} % of the last 10 seconds): no survey now, and \
-         nothing was written; try again later"
+        "memory is short ({what} {percent} % of the last 10 seconds): no survey now; \
+         try again later"
     )]
     Pressure { what: &'static str, percent: f64 },
     /// Every process belongs to somebody else.

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::boot::uptime;
-use zmeld_linux::compressed::{chosen, is_on, ZSWAP};
+use zmeld_linux::compressed::{choices, chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::{mounts, Host};
@@ -31,6 +31,10 @@ pub struct Machine {
     pub ksm_pages_sharing: Option<u64>,
     pub stalls: Option<Pressure>,
     pub uptime_seconds: Option<f64>,
+    /// Codecs of the kernel's zram, with spaces between; empty where there is no zram.
+    pub zram_codecs: Option<String>,
+    /// Whether a module that the kernel's makers did not sign can be loaded.
+    pub modules: bool,
 }
 
 impl Machine {
@@ -54,6 +58,8 @@ impl Machine {
             ksm_pages_sharing: host.read_u64("/sys/kernel/mm/ksm/pages_sharing").ok(),
             stalls: text(crate::pressure::PATH).and_then(|it| Pressure::parse(&it)),
             uptime_seconds: uptime(host).ok().flatten(),
+            zram_codecs: zram_codecs(host),
+            modules: takes_modules(host),
         }
     }
 }
@@ -149,6 +155,45 @@ fn compressed_swap(host: &Host) -> String {
     }
 }
 
+/// As a device of zram lists them, or as the kernel was configured.
+fn zram_codecs(host: &Host) -> Option<String> {
+    let listed = |name: &String| {
+        let listed = host.read(format!("/sys/block/{name}/comp_algorithm"));
+        listed.ok().filter(|_| name.starts_with("zram"))
+    };
+    let mut devices = host.list("/sys/block").unwrap_or_default().into_iter();
+    if let Some(text) = devices.find_map(|name| listed(&name)) {
+        return Some(choices(&text).join(" "));
+    }
+    let release = host.read("/proc/sys/kernel/osrelease").ok()?;
+    let config = of_host(host, &format!("/boot/config-{}", release.trim()))?;
+    let is_set = |name: &str| {
+        let set = |line: &str| line.strip_prefix(name).is_some_and(|it| it == "=y" || it == "=m");
+        config.lines().any(set)
+    };
+    // From Linux 6.12 on zram has backends of its own.
+    let names = match config.contains("CONFIG_ZRAM_BACKEND_") {
+        true => "CONFIG_ZRAM_BACKEND_",
+        false => "CONFIG_CRYPTO_",
+    };
+    let there = |(codec, option): &(&'static str, &str)| {
+        (is_set("CONFIG_ZRAM") && is_set(&format!("{names}{option}"))).then_some(*codec)
+    };
+    let codecs = [("lzo-rle", "LZO"), ("lz4", "LZ4"), ("zstd", "ZSTD")];
+    let codecs: Vec<&str> = codecs.iter().filter_map(there).collect();
+    Some(codecs.join(" "))
+}
+
+/// A kernel without modules has no list of them; others may refuse all, or what nobody signed.
+fn takes_modules(host: &Host) -> bool {
+    let says = |path: &str, no: &str| host.read(path).is_ok_and(|text| text.contains(no));
+    host.exists("/proc/modules")
+        && !says("/proc/sys/kernel/modules_disabled", "1")
+        && !says("/sys/module/module/parameters/sig_enforce", "Y")
+        && !says("/sys/kernel/security/lockdown", "[integrity]")
+        && !says("/sys/kernel/security/lockdown", "[confidentiality]")
+}
+
 /// Where the machine's control groups of version 2 are mounted. A container's own mount
 /// shows its own groups only.
 pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
@@ -226,6 +271,38 @@ mod tests {
         // In a container with the host's processes, the host's id counts.
         host.plant("/proc/1/root/etc/machine-id", "a".repeat(32));
         assert_eq!(id(&host).unwrap(), "a".repeat(32));
+    }
+
+    #[test]
+    fn a_machine_says_which_codecs_and_modules_it_takes() {
+        let config = "CONFIG_ZRAM=m\nCONFIG_CRYPTO_LZO=y\nCONFIG_CRYPTO_LZ4=m\n\
+                      # CONFIG_CRYPTO_ZSTD is not set\n";
+        let (_dir, host) = Host::planted(&[
+            ("/proc/sys/kernel/osrelease", "6.1.0-x\n"),
+            ("/boot/config-6.1.0-x", config),
+        ]);
+        let look = || Machine::look(&host);
+        assert_eq!(look().zram_codecs.as_deref(), Some("lzo-rle lz4"));
+        assert!(!look().modules);
+        let newer = "CONFIG_ZRAM=m\nCONFIG_CRYPTO_LZO=y\nCONFIG_ZRAM_BACKEND_ZSTD=y\n";
+        host.plant("/boot/config-6.1.0-x", newer);
+        assert_eq!(look().zram_codecs.as_deref(), Some("zstd"));
+        host.plant("/boot/config-6.1.0-x", "CONFIG_CRYPTO_LZO=y\n");
+        assert_eq!(look().zram_codecs.as_deref(), Some(""));
+        host.plant("/sys/block/zram0/comp_algorithm", "lzo [lz4] zstd\n");
+        assert_eq!(look().zram_codecs.as_deref(), Some("lzo lz4 zstd"));
+        host.plant("/proc/modules", "");
+        host.plant("/proc/sys/kernel/modules_disabled", "0\n");
+        assert!(look().modules);
+        for (path, no) in [
+            ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
+            ("/sys/module/module/parameters/sig_enforce", "Y\n"),
+            ("/proc/sys/kernel/modules_disabled", "1\n"),
+        ] {
+            host.plant(path, no);
+            assert!(!look().modules, "{path}");
+            host.plant(path, "");
+        }
     }
 
     #[test]

@@ -25,7 +25,17 @@ const CLASS_CODEC: usize = 2;
 
 /// Contents of a class below which a survey does not say what they take: it would be a
 /// content's exact size, by which the same content is known under another key.
-const CLASS_CONTENTS_MIN: u64 = 32;
+const CLASS_CONTENTS_MIN: u64 = 256;
+
+/// Bytes to which all is rounded that a survey says of what pages take: four pages. What few
+/// contents take would tell which they are, to whoever has a page and four codecs, and so would
+/// the difference of two surveys.
+const ROUNDED_BYTES: u64 = 1 << 14;
+
+/// Bytes as they stand in a file.
+pub(crate) fn rounded(bytes: f64) -> f64 {
+    (bytes / ROUNDED_BYTES as f64).round() * ROUNDED_BYTES as f64
+}
 
 /// The class of a content: which eighth of a page it takes with zstd.
 pub(crate) fn class(bytes: &PoolBytes, page_size: u64) -> usize {
@@ -59,7 +69,14 @@ pub(crate) fn class_sums<'a>(
         }
     }
     let told = |(_, sum): &(usize, ClassSums)| sum.contents >= CLASS_CONTENTS_MIN;
-    sums.into_iter().enumerate().filter(told).collect()
+    let coarse = |(class, mut sum): (usize, ClassSums)| {
+        sum.bytes = sum.bytes.map(|bytes| rounded(bytes as f64) as u64);
+        let page = page_size as f64;
+        sum.squares = sum.squares.map(|it| (rounded(it as f64 / page) * page) as u64);
+        (class, sum)
+    };
+    let told = sums.into_iter().enumerate().filter(told);
+    told.map(coarse).collect()
 }
 
 /// One page's measurements.
@@ -105,13 +122,28 @@ mod tests {
 
     #[test]
     fn what_few_contents_take_is_not_told() {
-        let few = [[90.0, 80.0, 100.0, 70.0]; 31];
-        let many = [[900.0, 800.0, 1000.0, 700.0]; 32];
+        let few = [[90.0, 80.0, 100.0, 70.0]; 255];
+        let many = [[900.0, 800.0, 1000.0, 700.0]; 256];
         let found = class_sums(few.iter().chain(&many), 4096);
         let [(1, sums)] = found[..] else {
             panic!("{found:?}")
         };
-        assert_eq!((sums.contents, sums.bytes[2]), (32, 32_000));
-        assert_eq!(sums.squares[2], 32_000_000);
+        // 256,000 and 256,000,000, to four pages and four times a page's square.
+        assert_eq!((sums.contents, sums.bytes[2]), (256, 16 << 14));
+        assert_eq!(sums.squares[2], 4 << 26);
+    }
+
+    /// A page that is known, with what it takes with each codec, beside a page that is not: two
+    /// surveys, the second with one page more, told which of the two it was.
+    #[test]
+    fn one_page_more_does_not_say_which() {
+        let told = |more: [f64; 4]| {
+            let owner = std::iter::repeat_n([1500.0, 1600.0, 1000.0, 900.0], 300);
+            class_sums(owner.chain([more]).collect::<Vec<_>>().iter(), 4096)
+        };
+        let (known, other) = ([1501.0, 1611.0, 1003.0, 909.0], [1702.0, 1843.0, 1017.0, 980.0]);
+        assert_eq!(told(known), told(other));
+        let owner = |more: f64| rounded(300.0 * 1000.0 + more);
+        assert!((owner(1003.0) - owner(1017.0)).abs() < 1.0);
     }
 }

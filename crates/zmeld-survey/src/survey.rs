@@ -154,6 +154,43 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// Before anything is read.
+    fn new(host: &Host, key: &Key, options: &SurveyOptions) -> Result<Survey, Error> {
+        Ok(Survey {
+            machine: key.machine(&machine::id(host)?),
+            id: hex(&chance::<16>()?),
+            time: SystemTime::now(),
+            key_id: key.id(),
+            facts: Machine::look(host),
+            labels: options.labels.clone(),
+            page_size: rustix::param::page_size() as u64,
+            selection: None,
+            sketch_size: options.sketch as u64,
+            version: options.version.clone(),
+            elapsed: Duration::ZERO,
+            cpu: Duration::ZERO,
+            interrupted: false,
+            owners: Vec::new(),
+            refused: 0,
+            held: 0,
+            is_pressure_told: pressure::is_told(host),
+            notes: Vec::new(),
+        })
+    }
+
+    /// What a machine leaves whose memory is too short for a survey: that it is there. It has no
+    /// owners and is interrupted.
+    ///
+    /// # Errors
+    /// When the machine has no id, or the kernel gives no random bytes.
+    pub fn refusal(host: &Host, key: &Key, options: &SurveyOptions) -> Result<Survey, Error> {
+        let interrupted = true;
+        Ok(Survey {
+            interrupted,
+            ..Survey::new(host, key, options)?
+        })
+    }
+
     pub(crate) fn total(&self) -> OwnerResult {
         let mut counted = Counted::default();
         let mut pages = PageCounts::default();
@@ -288,9 +325,7 @@ pub fn survey(
     progress: &ScanProgress,
 ) -> Result<Survey, Error> {
     let (begun, cpu_begun) = (Instant::now(), cpu_time());
-    let time = SystemTime::now();
-    let facts = Machine::look(host);
-    let machine = key.machine(&machine::id(host)?);
+    let mut survey = Survey::new(host, key, options)?;
     let live = LiveMemory::open(LiveOptions {
         shared: true,
         regions: false,
@@ -298,9 +333,9 @@ pub fn survey(
     })?;
     // After what was asked for was looked at: that is wrong at any time.
     let watch = Watch::new(host)?;
-    let is_pressure_told = pressure::is_told(host);
     let (page_size, live_name) = (live.page_size(), live.describe());
-    let release = facts.kernel.clone().unwrap_or_default();
+    survey.selection = (options.selection != Selection::All).then_some(live_name);
+    let release = survey.facts.kernel.clone().unwrap_or_default();
     progress.start(live.expected_pages());
     let planned = plan(host, &live);
     let mut reading = Reading {
@@ -317,26 +352,6 @@ pub fn survey(
         shared: SharedPages::default(),
         ages: Ages::of(host),
         unified: machine::unified_mount(host),
-    };
-    let mut survey = Survey {
-        machine,
-        id: hex(&chance::<16>()?),
-        time,
-        key_id: key.id(),
-        facts,
-        labels: options.labels.clone(),
-        page_size: page_size as u64,
-        selection: (options.selection != Selection::All).then_some(live_name),
-        sketch_size: options.sketch as u64,
-        version: options.version.clone(),
-        elapsed: Duration::ZERO,
-        cpu: Duration::ZERO,
-        interrupted: false,
-        owners: Vec::new(),
-        refused: 0,
-        held: 0,
-        is_pressure_told,
-        notes: Vec::new(),
     };
     reading.all(planned, &mut survey)?;
     survey.elapsed = begun.elapsed();

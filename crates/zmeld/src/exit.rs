@@ -31,7 +31,7 @@ Exit codes:
        that zmeld up would refuse
   3    a privilege or a kernel feature is missing
   4    integrity failure: bytes did not come back as they were
-  75   memory is short, so scan --survey gave up: nothing was written
+  75   memory is short, so scan --survey gave up: only that is written
   130  stopped by Ctrl-C or SIGTERM; the result so far was printed";
 
 /// Ctrl-C came before there was a result.

@@ -3,10 +3,10 @@
 
 `docs/survey.md` is what is read, `docs/fleet.md` what is made of it. Modules point one
 way: `schema`, `estimate`, `units` and `words` know nobody; `places` and `catalogue` say
-which surveys count, and look into files in processes that are `limited`; `expressions` are
-the questions and `engines` who answers them; `analysis` makes results of the answers,
-`advice` configurations, `documents` a document, and `render` writes it. Libraries print
-nothing: `cli` does.
+which surveys count, `unite` makes few files of many; `expressions` are the questions and
+`engines` who answers them; `analysis` makes results of the answers (`melding` knows what errs
+together), `advice` configurations, `documents` a document, and `render_*` write it. Libraries
+print nothing: `cli` does.
 """
 
 __version__ = "0.1.0"

@@ -22,6 +22,8 @@ NEARLY = 0.95
 """Share of the best gain that lets a faster codec be taken."""
 GAIN_MIN = 0.1
 """Of each byte, what has to be saved for compression to be worth it (codec.rs)."""
+RAM_MIN = 0.01
+"""Of RAM, what has to be freed."""
 JUDGED_FROM = 16 << 20
 """From fewer bytes of pages nothing follows."""
 MARGIN = 1.2
@@ -53,24 +55,33 @@ def configure(kind: Kind, page_size: int) -> Configuration:
     if measured < JUDGED_FROM:
         why = f"only {units.size(measured)} of pages were read: nothing follows from them"
         return _nothing(kind, why)
-    plain = [s for s in kind.setups if not s.melded and s.codec in FASTEST_FIRST]
+    there = [codec for codec in FASTEST_FIRST if codec in kind.zram_codecs]
+    plain = [s for s in kind.setups if not s.melded and s.codec in there]
+    if not plain:
+        return _nothing(kind, f"these kernels' zram has none of {', '.join(FASTEST_FIRST)}")
     best = max(plain, key=lambda setup: setup.gains.value)
     if best.takes.value > measured * (1.0 - GAIN_MIN):
         why = f"the best codec, {best.codec}, saves less than {units.percent(GAIN_MIN)}"
         return _nothing(kind, why)
     near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
     chosen = min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
-    reasons = [_why_codec(chosen, best, measured)]
+    reasons = [_why_codec(chosen, best, there, measured)]
     melded = next(s for s in kind.setups if s.melded and s.codec == chosen.codec)
-    melds = _pays(chosen, melded)
-    reasons.append(_why_meld(chosen, melded, melds))
-    return _written(kind, melded if melds else chosen, melds, reasons, page_size)
+    melds = kind.modules and _saved(chosen, melded) >= WORTH
+    reasons.append(_why_meld(kind, chosen, melded, melds))
+    setup = melded if melds else chosen
+    gain, ram = kind.gain(setup)
+    if gain < RAM_MIN * ram:
+        idle = "what is idle" if kind.idle is not None else "all of it"
+        why = f"of {idle} it would free {units.percent(gain / ram)} of RAM, less than 1 %"
+        return _nothing(kind, why)
+    return _written(kind, setup, melds, reasons, page_size)
 
 
-def _why_codec(chosen: Setup, best: Setup, measured: float) -> str:
+def _why_codec(chosen: Setup, best: Setup, there: list[str], measured: float) -> str:
     holds = f"{units.ratio(chosen.ratio)} on {units.size(measured)} of pages"
     if chosen is best:
-        return f"{chosen.codec}: {holds}, the best of {', '.join(FASTEST_FIRST)}"
+        return f"{chosen.codec}: {holds}, the best of {', '.join(there)}"
     part = units.percent(chosen.gains.value / best.gains.value)
     return f"{chosen.codec}: {holds}; it gains {part} of what {best.codec} does, and is faster"
 
@@ -79,16 +90,11 @@ def _saved(plain: Setup, melded: Setup) -> float:
     return 1.0 - melded.takes.value / plain.takes.value if plain.takes.value > 0.0 else 0.0
 
 
-def _pays(plain: Setup, melded: Setup) -> bool:
-    """Enough is saved, and it is certain that something is."""
-    return _saved(plain, melded) >= WORTH and melded.takes.high < plain.takes.low
-
-
-def _why_meld(plain: Setup, melded: Setup, melds: bool) -> str:
+def _why_meld(kind: Kind, plain: Setup, melded: Setup, melds: bool) -> str:
     share = max(_saved(plain, melded), 0.0)
     saved = f"it saves {units.percent(share)} of the pool"
-    if not melds and share >= WORTH:
-        return f"melding is not advised: {saved}, but too few contents were seen to be certain"
+    if not kind.modules and share >= WORTH:
+        return f"melding is not advised: {saved}, but no module can be loaded on some machines"
     word = "pays" if melds else "does not pay"
     return f"melding {word}: {saved}, and pays from {units.percent(WORTH)} on"
 

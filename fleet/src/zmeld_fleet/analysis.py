@@ -1,35 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """From surveys to results: what each kind of machine would gain, and where.
 
-The engine adds up whole numbers; what follows from them is computed here, in one order,
-so that every engine gives the same result to the last bit.
+Engines count contents; what follows from that and from the owners' own rows is computed here,
+in one order, so that every engine gives the same result to the last bit.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
-import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from zmeld_fleet import expressions, outliers
-from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
+from zmeld_fleet import expressions
+from zmeld_fleet.catalogue import Catalogue, LeftOut, Silent, Survey
 from zmeld_fleet.engines import Engine
-from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
-from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.estimate import Estimate, Z, of_rare, sampled_sum, varying
+from zmeld_fleet.melding import Floats, Numbers, Sampled, groups_of
+from zmeld_fleet.schema import CLASSES, CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.validity import floats
 from zmeld_fleet.words import FleetError, inert, listed
 
 CONTENTS_MAX = 1_500_000
-"""Rows of sketches that a report reads, about: beyond it the bound is lowered."""
+"""Rows of sketches that a question reads, about."""
 NAMES_MAX = 12
+MACHINES_MIN = 20
+"""Of a kind at least so many machines are drawn."""
+ROLE = "role"
+"""The label that makes kinds where nobody says another."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,23 @@ class Setup:
     codec: str
     melded: bool
     takes: Estimate
+    """Bytes that all pages take which are not locked in memory."""
     gains: Estimate
+    """What that frees: at most, for many of them are in use."""
     ratio: float | None
+    idle_gains: float | None
+    """Bytes that are freed of what was not used for ten minutes."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Pages that were not used for so long, of the machines whose kernels say so."""
+
+    machines: int
+    ram_bytes: int
+    pages_1m: int
+    pages_10m: int
+    pages_1h: int
 
 
 @dataclass(frozen=True)
@@ -58,44 +77,51 @@ class Kind:
 
     name: str
     machines: int
-    synthetic: int
     ram_bytes: int
     pages: int
     pages_zero: int
     pages_same: int
     pages_swapped: int
+    pages_locked: int
     owners: int
+    idle: Idle | None
     share_sampled: float
     duplicates: Duplicates
     setups: list[Setup]
     compressed_swap: int
+    zram_codecs: list[str]
+    """Those that all of these kernels have."""
+    modules: bool
+    """Whether a module may be loaded on all of them, as far as surveys say."""
     oldest: str
     newest: str
 
+    def gain(self, setup: Setup) -> tuple[float, int]:
+        """What it frees, of how much RAM: of what is idle where that is known, or at most."""
+        if self.idle is not None and setup.idle_gains is not None:
+            return setup.idle_gains, self.idle.ram_bytes
+        return setup.gains.value, self.ram_bytes
+
 
 @dataclass(frozen=True)
-class Standout:
-    """A machine unlike the others of its kind."""
+class Machine:
+    """A machine with the value of a measure."""
 
     machine: str
     host: str
-    kind: str
-    measure: str
-    value: Estimate
-    usual: float
-    """The mean of the machines of its kind that do not stand out."""
-    deviations: float
+    value: float
 
 
 @dataclass(frozen=True)
-class Day:
-    """All machines that were surveyed on a day."""
+class Extremes:
+    """A measure of a kind's machines: quantiles, and those at both ends."""
 
-    date: str
+    kind: str
+    measure: str
     machines: int
-    pages: int
-    duplicate_share: Estimate
-    setups: list[Setup]
+    quantiles: dict[str, float]
+    lowest: list[Machine]
+    highest: list[Machine]
 
 
 @dataclass(frozen=True)
@@ -104,7 +130,7 @@ class Name:
 
     kind: str
     name: str
-    surveys: int
+    machines: int
     owners: int
     pages: int
     duplicate_share: Estimate
@@ -122,26 +148,37 @@ class Report:
     by: str
     page_size: int
     key_id: str | None
+    first_day: str
+    oldest: str | None
+    newest: str | None
     files_seen: int
     surveys_seen: int
     surveys_used: int
     machines: int
-    synthetic: int
-    left_out: list[Any]
-    bound_share: float
+    partly_refused: int
+    """Machines that count though less than 1 % of their processes could not be read."""
+    refused: list[Machine]
+    """Machines that gave no survey since memory was short; `value` is their stalls."""
+    silent: list[Silent]
+    repeated_hosts: dict[str, int]
+    """Hosts of one name with several machine ids."""
+    left_out: list[LeftOut]
     kinds: list[Kind] = field(default_factory=list)
     fleet: Kind | None = None
-    between_kinds: Estimate | None = None
     names: list[Name] = field(default_factory=list)
-    days: list[Day] = field(default_factory=list)
-    standouts: list[Standout] = field(default_factory=list)
+    extremes: list[Extremes] = field(default_factory=list)
 
 
-def _check_label(current: list[Survey], label: str) -> None:
+def moment(time: datetime) -> str:
+    """Whole seconds of UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_label(surveys: list[Survey], label: str) -> None:
     """A label of no machine tells none from another."""
-    if any(label in survey.labels for survey in current):
+    if any(label in survey.labels for survey in surveys):
         return
-    known = {name for survey in current for name in survey.labels}
+    known = {name for survey in surveys for name in survey.labels}
     there = f"there is {listed(known)}" if len(known) == 1 else f"there are {listed(known)}"
     if not known:
         there = "none has labels; `zmeld scan --survey PLACE --label NAME=VALUE` gives one"
@@ -165,410 +202,426 @@ def _nominal_gib(ram: int) -> int:
     return max(1, math.ceil(min(steps, key=lambda step: abs(math.log(step / gib) - 0.03))))
 
 
-def analyse(
-    catalogue: Catalogue,
-    engine: Engine,
-    by: str | None = None,
-    contents_max: int = CONTENTS_MAX,
-) -> Report:
+class Owners:
+    """The rows about owners of the surveys that count, as arrays."""
+
+    def __init__(self, rows: pa.Table, surveys: list[Survey], page_size: int) -> None:
+        self.rows, self.page = rows, page_size
+        self.ram = np.array([survey.facts["ram_bytes"] or 0 for survey in surveys])
+        self.survey: Numbers = rows["at"].to_numpy()
+        self.pages = floats(rows, "pages")
+        self.filled = floats(rows, "pages_zero") + floats(rows, "pages_same")
+        self.contents = self.pages - self.filled
+        self.theta: Numbers = rows["theta"].to_numpy()
+        self.share = np.where(
+            self.theta == THETA_ALL, 1.0, (self.theta.astype(np.float64) + 2.0**63) / 2.0**64
+        )
+        locked = np.minimum(self.known("pages_locked"), self.pages)
+        self.unlocked = self.pages - locked
+        self.part = np.divide(
+            self.unlocked, self.pages, where=self.pages > 0, out=1.0 + 0 * locked
+        )
+        self.is_told = ~np.isnan(floats(rows, "idle_10m"))
+
+    def known(self, name: str) -> Floats:
+        """A column, with 0 for what is not known."""
+        return np.nan_to_num(floats(self.rows, name))
+
+    def idle(self, name: str) -> Floats:
+        """Idle pages, of those that were read and are not locked."""
+        return np.minimum(self.known(name), self.unlocked)
+
+    def half(self, name: str) -> Floats:
+        """Half the width of an estimate's interval."""
+        return (floats(self.rows, f"{name}_high") - floats(self.rows, f"{name}_low")) / 2.0
+
+    def sum(self, values: Floats, chosen: Numbers) -> float:
+        """In which order they stand does not matter."""
+        return math.fsum(values[chosen].tolist())
+
+    def melded(self, name: str, weight: Floats, chosen: Numbers) -> tuple[float, float]:
+        """The sum of owners' own estimates, and of their variances."""
+        value = self.sum(weight * floats(self.rows, name), chosen)
+        return value, self.sum((weight * self.half(name) / Z) ** 2, chosen)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Owners that are summed up, and their sampled contents."""
+
+    chosen: Numbers
+    sampled: Sampled
+
+
+class Sizes:
+    """What a content of a class takes on average.
+
+    Of a class that nobody tells of: its middle, and with other codecs than zstd as much more or
+    less as all contents take.
+    """
+
+    def __init__(self, rows: pa.Table | None, owners: Owners) -> None:
+        middle = (np.arange(CLASSES) + 0.5) * owners.page / CLASSES
+        every = np.arange(len(owners.pages))
+        takes = {c: owners.sum(floats(owners.rows, f"melded_{c}"), every) for c in CODECS}
+        self.means = {
+            codec: np.minimum(middle * takes[codec] / max(takes["zstd"], 1.0), owners.page)
+            for codec in CODECS
+        }
+        if rows is None or not len(rows):
+            return
+        classes = rows["object_class"].to_numpy().astype(np.int64)
+        counts = np.bincount(classes, floats(rows, "count"), CLASSES)
+        for codec, means in self.means.items():
+            sums = np.bincount(classes, floats(rows, f"bytes_{codec}"), CLASSES)
+            np.divide(sums, counts, out=means, where=counts > 0)
+
+    def weight(self, codec: str, part: Floats) -> Callable[[Sampled], Floats]:
+        """What contents take with a codec, as far as their owner's pages are not locked."""
+        return lambda rows: self.means[codec][rows.size] * part[rows.owner]
+
+
+def analyse(catalogue: Catalogue, engine: Engine, by: str | None = None) -> Report:
     """The whole report."""
-    current = catalogue.current
+    surveys = catalogue.surveys
+    if by is not None:
+        _check_label(surveys, by)
+    elif any(ROLE in survey.labels for survey in surveys):
+        by = ROLE
+    hosts: dict[str, int] = defaultdict(int)
+    for survey in surveys:
+        hosts[survey.host] += 1
     report = Report(
         place=catalogue.place.shown,
         engine=engine.name,
         by=by or "distribution, RAM, architecture",
         page_size=catalogue.page_size,
         key_id=catalogue.key_id,
+        first_day=catalogue.first_day,
+        oldest=moment(min(survey.time for survey in surveys)) if surveys else None,
+        newest=moment(max(survey.time for survey in surveys)) if surveys else None,
         files_seen=catalogue.files_seen,
         surveys_seen=catalogue.surveys_seen,
-        surveys_used=len(catalogue.surveys),
-        machines=len(current),
-        synthetic=sum(SYNTHETIC in survey.labels for survey in current),
+        surveys_used=len(surveys),
+        machines=len(surveys),
+        partly_refused=sum(bool(survey.facts["processes_refused"]) for survey in surveys),
+        refused=[
+            Machine(one.machine, one.host, one.facts["memory_some_avg300"] or 0.0)
+            for one in catalogue.refused
+        ],
+        silent=catalogue.silent,
+        repeated_hosts={host: count for host, count in sorted(hosts.items()) if count > 1},
         left_out=catalogue.left_out,
-        bound_share=1.0,
     )
-    if not current:
+    if not surveys or catalogue.owners is None:
         return report
-    if by is not None:
-        _check_label(current, by)
-    with rows_read(catalogue, engine, catalogue.surveys) as table:
-        sums = _sums(engine, table)
-    report.days = _days(catalogue, sums)
-    grouped: dict[str, list[Survey]] = defaultdict(list)
-    for survey in current:
-        grouped[kind_of(survey, by)].append(survey)
-    kinds = sorted(grouped)
-    bounds = _bounds(grouped, sums, contents_max)
-    report.bound_share = sampled(bounds.fleet)
-    with rows_read(catalogue, engine, current) as table:
-        answers = _ask(engine, table, _chosen(grouped, bounds), bounds)
-    page, sizes = catalogue.page_size, answers["sizes"]
-    of_kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in answers["kinds"]:
-        of_kinds[row["kind"]].append(row)
-    for at, name in enumerate(kinds):
-        tallies = Tallies(of_kinds[at], sampled(bounds.kinds[name]), sizes, page)
-        report.kinds.append(_kind(name, grouped[name], sums, tallies))
-    tallies = Tallies(answers["fleet"], sampled(bounds.fleet), sizes, page)
-    report.fleet = _kind("all machines", current, sums, tallies)
-    between = Tally(lambda row: int(row["kinds"]) - 1, len(kinds) - 1)
-    report.between_kinds = tallies.of(between)
-    report.names = _names(answers["names"], page)
-    report.standouts = _standouts(grouped, sums, answers["surveys"], bounds, page)
+    owners = Owners(catalogue.owners, surveys, catalogue.page_size)
+    names = sorted({kind_of(survey, by) for survey in surveys})
+    number = {name: at for at, name in enumerate(names)}
+    kind = np.array([number[kind_of(survey, by)] for survey in surveys])
+    paths = sorted({survey.file.path for survey in surveys})
+    with catalogue.place.for_engines(paths) as there:
+        table = engine.read(there)
+        bounds, spread = _spread(engine, table, surveys, kind, owners)
+        drawn = _drawn(engine, table, surveys, kind, owners)
+    sizes = Sizes(catalogue.sizes, owners)
+    members = _split(kind, len(names))
+    groups = zip(
+        _split(kind[owners.survey], len(names)), _split(drawn.kind, len(names)), strict=True
+    )
+    for at, (chosen, rows) in enumerate(groups):
+        own, group = [surveys[one] for one in members[at]], Group(chosen, drawn.of(rows))
+        report.kinds.append(_kind(names[at], own, owners, group, sizes, spread[at], bounds[at]))
+    whole = Group(np.arange(len(owners.pages)), drawn)
+    report.fleet = _kind("all machines", surveys, owners, whole, sizes, spread[-1], min(bounds))
+    report.names = list(_names(owners, drawn, sizes))
+    measures = _measures(surveys, owners)
+    for name, chosen in zip(names, members, strict=True):
+        report.extremes += _extremes(name, surveys, measures, chosen)
     return report
 
 
-@contextmanager
-def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> Iterator[ir.Table]:
-    """The rows of the files that hold these surveys, each survey from one file."""
-    paths = sorted({survey.file.path for survey in surveys})
-    ambiguous = catalogue.ambiguous(paths)
-    with catalogue.place.on_disk(paths) as there:
-        where = dict(zip(paths, there, strict=True))
-        plain = [where[path] for path in paths if path not in ambiguous]
-        parts = [engine.read(plain)] if plain else []
-        for path, chosen in ambiguous.items():
-            rows = engine.read([where[path]])
-            parts.append(rows.filter(rows.survey.isin(chosen)))
-        yield expressions.united(parts)
+def _split(numbers: Numbers, count: int) -> list[Numbers]:
+    """Where each number stands."""
+    ends = np.cumsum(np.bincount(numbers, minlength=count))
+    return np.split(np.argsort(numbers, kind="stable"), ends[:-1])
 
 
-Sums = dict[str, dict[str, Any]]
+Held = list[dict[str, Any]]
+"""Contents by how many machines hold them."""
 
 
-def _sums(engine: Engine, table: ir.Table) -> Sums:
-    rows = engine.ask(expressions.owner_sums(table))
-    return {row["survey"]: _as_integers(row) for row in rows}
+def _spread(
+    engine: Engine, table: Any, surveys: list[Survey], kind: Numbers, owners: Owners
+) -> tuple[list[int], dict[int, Held]]:
+    """The bound of each kind, and contents below it by machines; all machines are kind -1."""
+    distinct = np.maximum(floats(owners.rows, "pages_distinct"), 0.0)
+    limit = THETA_ALL
+    if math.fsum((owners.share * distinct).tolist()) > CONTENTS_MAX:
+        limit = bound_of(CONTENTS_MAX / math.fsum(distinct.tolist()))
+    least = np.full(int(kind.max()) + 1, limit)
+    np.minimum.at(least, kind[owners.survey], owners.theta)
+    bounds = [int(one) for one in least]
+    asked = pa.table(
+        {
+            "survey": [survey.survey for survey in surveys],
+            "kind": pa.array(kind, pa.int64()),
+            "kind_bound": pa.array(least[kind], pa.int64()),
+            "fleet_bound": pa.array([min(bounds)] * len(surveys), pa.int64()),
+        }
+    )
+    kinds = engine.keep(expressions.by_kind(table, engine.keep(asked), max(bounds)))
+    held: dict[int, Held] = defaultdict(list)
+    for row in engine.ask(expressions.within_kinds(kinds)).to_pylist():
+        held[row["kind"]].append(row)
+    held[-1] = engine.ask(expressions.whole_fleet(kinds)).to_pylist()
+    return bounds, held
 
 
-def _as_integers(row: dict[str, Any]) -> dict[str, Any]:
-    """Sums come as wider types from some engines."""
-    return {
-        key: value if value is None or isinstance(value, str) else int(value)
-        for key, value in row.items()
-    }
+def _drawn(
+    engine: Engine, table: Any, surveys: list[Survey], kind: Numbers, owners: Owners
+) -> Sampled:
+    """The sketches of as many machines of each kind as can be read."""
+    count = len(surveys)
+    held = np.bincount(
+        owners.survey, owners.share * np.maximum(floats(owners.rows, "pages_distinct"), 0.0), count
+    )
+    part = min(1.0, CONTENTS_MAX / max(float(held.sum()), 1.0))
+    times = np.zeros(count)
+    for one in np.unique(kind):
+        # Machines are in the order of their keyed ids: the first are as good as any.
+        of_kind = np.flatnonzero(kind == one)
+        some = of_kind[: max(math.ceil(part * len(of_kind)), min(MACHINES_MIN, len(of_kind)))]
+        times[some] = len(of_kind) / len(some)
+    chosen = np.flatnonzero(times[owners.survey] > 0.0)
+    asked = pa.table(
+        {
+            "survey": [surveys[at].survey for at in owners.survey[chosen].tolist()],
+            "owner": owners.rows["owner"].take(pa.array(chosen)).combine_chunks(),
+            "at": pa.array(chosen, pa.int64()),
+            "bound": pa.array(owners.theta[chosen], pa.int64()),
+        }
+    )
+    most = int(owners.theta[chosen].max()) if len(chosen) else THETA_ALL
+    rows = engine.ask(expressions.of_owners(table, engine.keep(asked), most))
+    owner, high, low, size = (rows[name].to_numpy() for name in rows.column_names)
+    least = np.full(count, THETA_ALL)
+    np.minimum.at(least, owners.survey, owners.theta)
+    machine = owners.survey[owner]
+    smallest = np.ones(count)
+    np.minimum.at(smallest, owners.survey, owners.share)
+    return Sampled(
+        owner=owner,
+        machine=machine,
+        kind=kind[machine],
+        share=owners.share[owner],
+        machine_share=smallest[machine],
+        is_below=(high < least[machine]) | (least[machine] == THETA_ALL),
+        content=groups_of(low, high),
+        size=np.clip(size.astype(np.int64), 0, CLASSES - 1),
+        times=times[machine],
+    )
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """Hashes below which contents are read: of each survey, each kind, the fleet."""
+def _kind(
+    name: str,
+    surveys: list[Survey],
+    owners: Owners,
+    group: Group,
+    sizes: Sizes,
+    held: Held,
+    bound: int,
+) -> Kind:
+    chosen = group.chosen
+    facts = [survey.facts for survey in surveys]
 
-    surveys: dict[str, int]
-    kinds: dict[str, int]
-    fleet: int
+    def total(values: Floats) -> int:
+        return int(owners.sum(values, chosen))
 
-
-def limit_of(held: list[tuple[int, float]], contents_max: int) -> int:
-    """A bound below which sketches have about so many rows; of thetas and distinct contents."""
-    if math.fsum(sampled(theta) * contents for theta, contents in held) <= contents_max:
-        return THETA_ALL
-    return bound_of(contents_max / math.fsum(contents for _, contents in held))
-
-
-def _bounds(grouped: dict[str, list[Survey]], sums: Sums, contents_max: int) -> Bounds:
-    held: dict[str, tuple[int, float]] = {}
-    for survey in itertools.chain(*grouped.values()):
-        own = sums.get(survey.survey, {"theta": THETA_ALL, "pages_distinct": 0})
-        held[survey.survey] = own["theta"], own["pages_distinct"]
-    limit = limit_of([*held.values()], contents_max)
-    surveys = {survey: min(theta, limit) for survey, (theta, _) in held.items()}
-    kinds = {name: min(surveys[survey.survey] for survey in own) for name, own in grouped.items()}
-    return Bounds(surveys, kinds, min(kinds.values()))
-
-
-def _chosen(grouped: dict[str, list[Survey]], bounds: Bounds) -> pa.Table:
-    rows = [
-        (survey.survey, at, bounds.surveys[survey.survey], bounds.kinds[name], bounds.fleet)
-        for at, (name, own) in enumerate(sorted(grouped.items()))
-        for survey in own
-    ]
-    names = ("survey", "kind", "survey_bound", "kind_bound", "fleet_bound")
-    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
-
-
-def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
-    asked = engine.keep(chosen)
-    found = engine.keep(expressions.contents(table, asked, max(bounds.surveys.values())))
-    kinds = engine.keep(expressions.by_kind(found))
-    return {
-        "surveys": engine.ask(expressions.within_surveys(found)),
-        "kinds": engine.ask(expressions.within_kinds(kinds)),
-        "fleet": engine.ask(expressions.whole_fleet(kinds)),
-        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked))),
-        "names": engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
-    }
-
-
-Sizes = dict[tuple[int, str], tuple[float, float]]
-"""Of each class and codec: what a content takes on average, and the mean of its square."""
-
-
-def class_sizes(rows: list[dict[str, Any]]) -> Sizes:
-    """The means of each class that surveys tell of."""
-    return {
-        (int(row["object_class"]), codec): (
-            int(row[f"bytes_{codec}"]) / int(row["count"]),
-            int(row[f"squares_{codec}"]) / int(row["count"]),
-        )
-        for row in rows
-        for codec in CODECS
-    }
-
-
-def size_of(sizes: Sizes, at: int | None, codec: str, page_size: int) -> tuple[float, float]:
-    """What a content of a class takes; of a class that no survey tells of, its middle."""
-    at = min(max(int(at or 0), 0), CLASSES - 1)
-    middle = (at + 0.5) * page_size / CLASSES
-    return sizes.get((at, codec), (middle, middle * middle))
-
-
-Weight = Callable[[dict[str, Any]], int]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What a content counts, and what it can count at most: if one is on all of them."""
-
-    weight: Weight
-    most: int
-
-
-@dataclass(frozen=True)
-class Tallies:
-    """Contents that stand in several places, by how many hold them and by their class."""
-
-    rows: list[dict[str, Any]]
-    share: float
-    """Of all contents those that are in the sample."""
-    sizes: Sizes
-    page_size: int
-
-    def of(self, tally: Tally, codec: str | None = None) -> Estimate:
-        """The sum of the weights of all contents, each times what it takes with a codec.
-
-        The heaviest content need not be in the sample, so the interval reckons with what one
-        can count at most, not with what the heaviest of the sample does.
-        """
-        summed = squares = 0.0
-        for row in self.rows:
-            times, contents = tally.weight(row), int(row["contents"])
-            mean = square = 1.0
-            if codec is not None and times:
-                mean, square = size_of(self.sizes, row["object_class"], codec, self.page_size)
-            summed += times * contents * mean
-            squares += times * times * contents * square
-        largest = tally.most * (1 if codec is None else self.page_size)
-        return sampled_sum(summed, squares, float(largest), self.share)
-
-
-def _moment(time: datetime) -> str:
-    """Whole seconds of UTC."""
-    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _kind(name: str, surveys: list[Survey], sums: Sums, tallies: Tallies) -> Kind:
-    parts = [sums[s.survey] for s in surveys if s.survey in sums]
-    contents = float(_content_pages(parts))
-    most = sum(max(part["owners"] - 1, 0) for part in parts)
-    owners = Tally(lambda row: int(row["owners"]) - int(row["machines"]), most)
-    machines = Tally(lambda row: int(row["machines"]) - 1, max(len(parts) - 1, 0))
-    swaps = [survey.facts["compressed_swap"] for survey in surveys]
+    locked = owners.pages - owners.unlocked
+    told = chosen[owners.is_told[chosen]]
+    machines = np.unique(owners.survey[told])
+    idle = None
+    if len(told):
+        ram = int(owners.ram[machines].sum())
+        pages = (int(owners.sum(owners.idle(f"idle_{n}"), told)) for n in ("1m", "10m", "1h"))
+        idle = Idle(len(machines), ram, *pages)
+    codecs = [codecs_of(one) for one in facts]
     return Kind(
         name=name,
         machines=len(surveys),
-        synthetic=sum(SYNTHETIC in survey.labels for survey in surveys),
-        ram_bytes=sum(survey.facts["ram_bytes"] or 0 for survey in surveys),
-        pages=_sum(parts, "pages"),
-        pages_zero=_sum(parts, "pages_zero"),
-        pages_same=_sum(parts, "pages_same"),
-        pages_swapped=_sum(parts, "pages_swapped"),
-        owners=_sum(parts, "owners"),
-        share_sampled=tallies.share,
-        duplicates=Duplicates(
-            within_owners=_within_owners(parts).within(0.0, contents),
-            between_owners=tallies.of(owners).within(0.0, contents),
-            between_machines=tallies.of(machines).within(0.0, contents),
-        ),
-        setups=setups(parts, tallies.page_size, lambda codec: tallies.of(owners, codec)),
-        compressed_swap=sum(swap not in (None, "none") for swap in swaps),
-        oldest=_moment(min(survey.time for survey in surveys)),
-        newest=_moment(max(survey.time for survey in surveys)),
+        ram_bytes=sum(one["ram_bytes"] or 0 for one in facts),
+        pages=total(owners.pages),
+        pages_zero=total(owners.known("pages_zero")),
+        pages_same=total(owners.known("pages_same")),
+        pages_swapped=total(owners.known("pages_swapped")),
+        pages_locked=total(locked),
+        owners=len(chosen),
+        idle=idle,
+        share_sampled=sampled(bound),
+        duplicates=_duplicates(owners, group, held, len(surveys), sampled(bound)),
+        setups=_setups(owners, group, sizes, told),
+        compressed_swap=sum(one["compressed_swap"] not in (None, "none") for one in facts),
+        zram_codecs=[one for one in CODEC_NAMES if all(one in own for own in codecs)],
+        modules=all(one["modules"] is not False for one in facts),
+        oldest=moment(min(survey.time for survey in surveys)),
+        newest=moment(max(survey.time for survey in surveys)),
     )
 
 
-def _sum(parts: list[dict[str, Any]], name: str) -> int:
-    return sum(part[name] or 0 for part in parts)
+CODEC_NAMES = [codec.replace("_", "-") for codec in CODECS]
+
+_SINCE = {"lz4": (3, 15), "zstd": (4, 15), "lzo-rle": (5, 1)}
+"""The first kernels whose zram has them."""
 
 
-def _content_pages(parts: list[dict[str, Any]]) -> int:
-    """Pages that have a content: neither zero nor same-filled."""
-    return _sum(parts, "pages") - _sum(parts, "pages_zero") - _sum(parts, "pages_same")
+def codecs_of(facts: dict[str, Any]) -> set[str]:
+    """zram's codecs on a machine: as its survey says, or as its kernel's version does."""
+    if facts["zram_codecs"] is not None:
+        return set(facts["zram_codecs"].split())
+    digits = (facts["kernel"] or "").split("-")[0].split(".")[:2]
+    if len(digits) < 2 or not all(one.isdecimal() for one in digits):
+        return set(_SINCE)
+    version = tuple(int(one[:9]) for one in digits)
+    return {codec for codec, first in _SINCE.items() if version >= first}
 
 
-def _within_owners(parts: list[dict[str, Any]]) -> Estimate:
-    """Not clipped: a sum of what is, would say that there are duplicates where none are."""
-    distinct = around(
-        float(_sum(parts, "pages_distinct")), float(_sum(parts, "pages_distinct_half"))
-    )
-    return distinct.taken_from(float(_content_pages(parts)))
+def _duplicates(
+    owners: Owners, group: Group, held: Held, machines: int, share: float
+) -> Duplicates:
+    chosen, drawn = group.chosen, group.sampled
+    contents = owners.sum(owners.contents, chosen)
+    ones = np.ones(len(owners.pages))
+    distinct, variance = owners.melded("pages_distinct", ones, chosen)
+    variance += drawn.owners_vary(np.ones(len(drawn.owner)))
+    within = varying(distinct, variance).taken_from(contents)
+    value, variance, largest = drawn.shared_varies()
+    more = [(row["machines"] - 1, row["contents"]) for row in held]
+    summed = float(sum(times * count for times, count in more))
+    squares = float(sum(times**2 * count for times, count in more))
+    elsewhere = sampled_sum(summed, squares, float(machines - 1), share)
+    between = of_rare(value, variance, largest) if variance > 0.0 else varying(value, 0.0)
+    return Duplicates(*(one.within(0.0, contents) for one in (within, between, elsewhere)))
 
 
-def setups(
-    parts: list[dict[str, Any]],
-    page_size: int,
-    shared: Callable[[str], Estimate] | None,
-) -> list[Setup]:
+def _setups(owners: Owners, group: Group, sizes: Sizes, told: Numbers) -> list[Setup]:
     """Each codec, without and with melding.
 
     Without: pools come from random samples that know nothing of each other, so their
-    variances add up. With: sketches are coordinated, so widths add up; what owners of
-    one machine share is taken off once more, `shared`. The two err each for itself, so what
-    melding saves may be shown below nothing: the smaller of both would on average save
-    something where nothing is there twice.
+    variances add up. The two err each for itself, so what melding saves may be shown below
+    nothing: the smaller of both would on average save something where nothing is there twice.
     """
-    whole = float(_sum(parts, "pages") * page_size)
+    whole = owners.sum(owners.unlocked, group.chosen) * owners.page
+    idle = owners.idle("idle_10m")
+    size = np.maximum(owners.pages, 1.0)
     found = []
-    for codec in CODECS if parts else ():
-        half = math.sqrt(_sum(parts, f"pool_{codec}_squares")) * BLOCK
-        plain = around(float(_sum(parts, f"pool_{codec}")), half).within(0.0, math.inf)
-        found.append(_setup(codec, False, plain, whole))
-        width = float(_sum(parts, f"melded_{codec}_half") * BLOCK)
-        melded = around(float(_sum(parts, f"melded_{codec}")), width)
-        if shared is not None:
-            again = shared(codec)
-            melded = total([melded, Estimate(-again.value, -again.high, -again.low)])
-        found.append(_setup(codec, True, melded.within(0.0, math.inf), whole))
+    for codec in CODECS:
+        pool = floats(owners.rows, f"pool_{codec}")
+        value, variance = owners.melded(f"pool_{codec}", owners.part, group.chosen)
+        plain = varying(value, variance).within(0.0, math.inf)
+        frees = None
+        if len(told):
+            frees = owners.sum(idle * (owners.page - pool / size), told)
+        found.append(_setup(codec, False, plain, whole, frees))
+        value, variance = owners.melded(f"melded_{codec}", owners.part, group.chosen)
+        again, more = group.sampled.melded_varies(sizes.weight(codec, owners.part))
+        melded = varying(value - again, variance + more).within(0.0, math.inf)
+        if frees is not None and plain.value:
+            takes = owners.sum(idle, told) * owners.page - frees
+            frees += takes * (1.0 - melded.value / plain.value)
+        found.append(_setup(codec, True, melded, whole, frees))
     return found
 
 
-def _setup(codec: str, melded: bool, takes: Estimate, whole: float) -> Setup:
+def _setup(codec: str, melded: bool, takes: Estimate, whole: float, frees: float | None) -> Setup:
     ratio = whole / takes.value if takes.value > 0.0 else None
-    return Setup(codec.replace("_", "-"), melded, takes, takes.taken_from(whole), ratio)
+    gains = takes.taken_from(whole)
+    return Setup(codec.replace("_", "-"), melded, takes, gains, ratio, frees)
 
 
-def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
-    by_date: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for survey in catalogue.surveys:
-        if survey.survey in sums:
-            by_date[survey.date].append(sums[survey.survey])
-    days = []
-    for date, parts in sorted(by_date.items()):
-        share = _within_owners(parts).scaled(1.0 / max(_content_pages(parts), 1)).within(0.0, 1.0)
-        own = setups(parts, catalogue.page_size, None)
-        days.append(Day(date, len(parts), _sum(parts, "pages"), share, own))
-    return days
+def _names(owners: Owners, drawn: Sampled, sizes: Sizes) -> Iterator[Name]:
+    """The names that hold most pages: services, containers, machines of that name."""
+    keys = owners.rows.select(["kind", "name"]).append_column("pages", owners.rows["pages"])
+    sums = keys.group_by(["kind", "name"]).aggregate([("pages", "sum")])
+    order = [("pages_sum", "descending"), ("kind", "ascending"), ("name", "ascending")]
+    found = []
+    for row in sums.sort_by(order).slice(0, NAMES_MAX).to_pylist():
+        is_it = np.ones(len(owners.pages), dtype=bool)
+        for name in ("kind", "name"):
+            column = owners.rows[name]
+            same = pc.is_null(column) if row[name] is None else pc.equal(column, row[name])
+            is_it &= same.fill_null(False).to_numpy(zero_copy_only=False)
+        chosen = np.flatnonzero(is_it)
+        found.append(_name(row, owners, chosen, drawn.of(is_it[drawn.owner]), sizes))
+    yield from sorted(found, key=lambda name: (-name.gains.value, name.kind, name.name))
 
 
-def _names(rows: list[dict[str, Any]], page_size: int) -> list[Name]:
-    names = [_name(_as_integers(row), page_size) for row in rows]
-    return sorted(names, key=lambda name: (-name.gains.value, name.kind, name.name))
-
-
-def _name(row: dict[str, Any], page_size: int) -> Name:
-    contents = row["pages"] - row["pages_zero"] - row["pages_same"]
-    _, codec = min((row[f"melded_{codec}"], codec) for codec in CODECS)
-    half = float(row[f"melded_{codec}_half"] * BLOCK)
-    whole = float(row["pages"] * page_size)
-    takes = around(float(row[f"melded_{codec}"]), half).within(0.0, whole)
-    distinct = around(float(row["pages_distinct"]), float(row["pages_distinct_half"]))
-    twins = distinct.taken_from(float(contents)).scaled(1.0 / max(contents, 1))
+def _name(
+    row: dict[str, Any], owners: Owners, chosen: Numbers, drawn: Sampled, sizes: Sizes
+) -> Name:
+    contents = owners.sum(owners.contents, chosen)
+    ones = np.ones(len(owners.pages))
+    takes, codec = min((owners.melded(f"melded_{c}", owners.part, chosen)[0], c) for c in CODECS)
+    variance = owners.melded(f"melded_{codec}", owners.part, chosen)[1]
+    variance += drawn.owners_vary(sizes.weight(codec, owners.part)(drawn))
+    whole = owners.sum(owners.unlocked, chosen) * owners.page
+    melded = varying(takes, variance).within(0.0, whole)
+    distinct, variance = owners.melded("pages_distinct", ones, chosen)
+    variance += drawn.owners_vary(np.ones(len(drawn.owner)))
+    twins = varying(distinct, variance).taken_from(contents).scaled(1.0 / max(contents, 1.0))
     return Name(
-        kind=row["owner_kind"] or "–",
+        kind=row["kind"] or "–",
         name=row["name"] or "–",
-        surveys=row["surveys"],
-        owners=row["owners"],
-        pages=row["pages"],
+        machines=len(np.unique(owners.survey[chosen])),
+        owners=len(chosen),
+        pages=int(row["pages_sum"]),
         duplicate_share=twins.within(0.0, 1.0),
         codec=codec.replace("_", "-"),
-        takes=takes,
-        gains=takes.taken_from(whole),
+        takes=melded,
+        gains=melded.taken_from(whole),
     )
 
 
-Value = tuple[float, float]
-"""A machine's value, and its standard error."""
-Measure = Callable[[Survey, dict[str, Any]], "Value | None"]
+ENDS = 5
+"""Machines that are shown at each end of a measure."""
+QUANTILES = {"5 %": 0.05, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95}
 
 
-def _standouts(
-    grouped: dict[str, list[Survey]],
-    sums: Sums,
-    shared: list[dict[str, Any]],
-    bounds: Bounds,
-    page_size: int,
-) -> list[Standout]:
-    asked: list[tuple[str, str, list[Survey]]] = []
-    samples: list[outliers.Sample] = []
-    measures = _measures(shared, bounds, page_size)
-    for kind, surveys in sorted(grouped.items()):
-        counted = [survey for survey in surveys if survey.survey in sums]
-        for measure, of in measures.items():
-            values = [(of(survey, sums[survey.survey]), survey) for survey in counted]
-            known = [(value, survey) for value, survey in values if value is not None]
-            asked.append((kind, measure, [survey for _, survey in known]))
-            samples.append(outliers.Sample(*np.array([v for v, _ in known]).reshape(-1, 2).T))
-    found = [
-        _standout(surveys[one.at], kind, measure, sample, one)
-        for (kind, measure, surveys), sample, ones in zip(
-            asked, samples, outliers.find(samples), strict=True
-        )
-        for one in ones
-    ]
-    return sorted(found, key=lambda one: (-one.deviations, one.machine, one.measure))
+def _extremes(
+    kind: str, surveys: list[Survey], measures: dict[str, Floats], chosen: Numbers
+) -> Iterator[Extremes]:
+    """For each measure who is at both ends; whether that is unusual is not judged."""
+    for measure, values in measures.items():
+        known = chosen[~np.isnan(values[chosen])]
+        if len(known) < 2:
+            continue
+        order = known[np.argsort(values[known], kind="stable")]
+        ends = min(ENDS, len(order) // 2)
+        shown = [
+            [Machine(surveys[at].machine, surveys[at].host, float(values[at])) for at in some]
+            for some in (order[:ends], order[::-1][:ends])
+        ]
+        quantiles = np.quantile(values[known], list(QUANTILES.values()))
+        told = dict(zip(QUANTILES, map(float, quantiles), strict=True))
+        yield Extremes(kind, measure, len(known), told, *shown)
 
 
-def _standout(
-    survey: Survey, kind: str, measure: str, sample: outliers.Sample, one: outliers.Outlier
-) -> Standout:
-    value = around(float(sample.values[one.at]), Z * float(sample.errors[one.at]))
-    return Standout(
-        machine=survey.machine,
-        host=survey.facts["host"] or "–",
-        kind=kind,
-        measure=measure,
-        value=value.within(0.0, math.inf),
-        usual=max(one.usual, 0.0),
-        deviations=one.deviations,
-    )
+def _measures(surveys: list[Survey], owners: Owners) -> dict[str, Floats]:
+    def sums(values: Floats) -> Floats:
+        return np.bincount(owners.survey, values, len(surveys)).astype(np.float64)
 
+    def fact(name: str) -> Floats:
+        return np.array([survey.facts[name] for survey in surveys], dtype=np.float64)
 
-def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> dict[str, Measure]:
-    between: dict[str, float] = defaultdict(float)
-    variance: dict[str, float] = defaultdict(float)
-    for row in shared:
-        share = sampled(bounds.surveys[row["survey"]])
-        more, contents = int(row["owners"]) - 1, int(row["contents"])
-        between[row["survey"]] += more * contents / share
-        variance[row["survey"]] += more * more * contents * (1.0 - share) / share**2
-
-    def ratio(_: Survey, part: dict[str, Any]) -> Value | None:
-        contents, takes = _content_pages([part]), part["pool_zstd"]
-        if not takes:
-            return None
-        error = math.sqrt(part["pool_zstd_squares"]) * BLOCK / Z
-        return contents * page_size / takes, contents * page_size / takes**2 * error
-
-    def duplicates(survey: Survey, part: dict[str, Any]) -> Value | None:
-        contents = _content_pages([part])
-        if not contents:
-            return None
-        inside = contents - part["pages_distinct"] + between[survey.survey]
-        own = part["pages_distinct_squares"] / Z**2
-        return inside / contents, math.sqrt(own + variance[survey.survey]) / contents
-
-    def of_ram(survey: Survey, value: float | None) -> Value | None:
-        ram = survey.facts["ram_bytes"]
-        return None if value is None or not ram else (value / ram, 0.0)
-
-    def stalled(survey: Survey, _: dict[str, Any]) -> Value | None:
-        percent = survey.facts["memory_some_avg300"]
-        return None if percent is None else (percent / 100.0, 0.0)
-
-    return {
-        "ratio with zstd": ratio,
-        "duplicate pages": duplicates,
-        "swap used, of RAM": lambda survey, _: of_ram(survey, survey.facts["swap_used_bytes"]),
-        "zero pages": lambda _, p: (p["pages_zero"] / p["pages"], 0.0) if p["pages"] else None,
-        "pages read, of RAM": lambda survey, p: of_ram(survey, p["pages"] * page_size or None),
-        "stalled for memory": stalled,
-    }
+    pages, contents = sums(owners.pages), sums(owners.contents)
+    distinct = sums(floats(owners.rows, "pages_distinct"))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = {
+            "ratio with zstd": contents * owners.page / sums(floats(owners.rows, "pool_zstd")),
+            "duplicates in services": np.clip((contents - distinct) / contents, 0.0, 1.0),
+            "swap used, of RAM": fact("swap_used_bytes") / fact("ram_bytes"),
+            "zero pages": sums(owners.known("pages_zero")) / pages,
+            "pages read, of RAM": pages * owners.page / fact("ram_bytes"),
+            "stalled for memory": fact("memory_some_avg300") / 100.0,
+        }
+    return {name: np.where(np.isfinite(one), one, np.nan) for name, one in found.items()}

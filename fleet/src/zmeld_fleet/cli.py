@@ -13,13 +13,12 @@ import os
 import re
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from zmeld_fleet import __version__, limited
-from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
+from zmeld_fleet import __version__, catalogue
+from zmeld_fleet.words import FleetError, inert, plural
 
 T = TypeVar("T")
 
@@ -35,13 +34,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def run() -> NoReturn:
-    """The program: what does not let itself be ended is left behind."""
-    code = main()
-    deadline = threading.Timer(5.0, os._exit, (code,))
-    deadline.daemon = True
-    if code == INTERRUPTED:
-        deadline.start()
-    sys.exit(code)
+    """The program."""
+    sys.exit(main())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(plan.run(plan))
     except KeyboardInterrupt:
-        limited.stop()
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,26 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_report, _add_affinity):
+    for add in (_add_report, _add_unite):
         add(commands)
     return parser
-
-
-def _add_place(command: argparse.ArgumentParser) -> None:
-    command.add_argument("place", metavar="PLACE", help="a folder, or s3://, gs://, az://")
-    command.add_argument("--key-id", metavar="ID", help="count surveys with this key alone")
-    command.add_argument(
-        "--since", type=_days, metavar="AGE", help="days that are older are not opened: 30d"
-    )
-
-
-def _add_engine(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
-    command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
-
-
-def _how(plan: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in ("engine", "key_id", "threads", "since")}
 
 
 def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str], T]:
@@ -106,7 +82,6 @@ def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str]
     return read
 
 
-_cost = _written(r"([0-9]{1,9}(?:[.][0-9]{1,4})?)", float, "a number, as in 3.50")
 _days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
 _positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
@@ -115,18 +90,28 @@ def _add_report(commands: Any) -> None:
     command = commands.add_parser(
         "report",
         help="what each kind of machine would gain",
-        description="What each kind of machine would gain with each set-up, where identical "
-        "pages are, what changes, which machines stand out, and zmeld.toml for each kind.",
+        description="How old the surveys are, what memory is idle, which kinds of machine would "
+        "gain most and with which zmeld.toml; then duplicates, services, and both ends of each "
+        "measure.",
     )
-    _add_place(command)
-    _add_engine(command)
-    command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
+    command.add_argument("place", metavar="PLACE", help="a folder, or s3:// or gs://")
     command.add_argument(
-        "--cost-per-gib", type=_cost, metavar="MONEY", help="say what the freed memory is worth"
+        "--by",
+        metavar="LABEL",
+        help="a kind is what has this label's value (where there is: role)",
     )
-    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/2)")
-    command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
-    command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
+    command.add_argument(
+        "--since",
+        type=_days,
+        metavar="AGE",
+        default=catalogue.DAYS,
+        help=f"count surveys of so many days, today included: {catalogue.DAYS}d",
+    )
+    command.add_argument("--key-id", metavar="ID", help="count surveys with this key alone")
+    command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
+    command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/3)")
+    command.add_argument("--html", metavar="FILE", type=Path, help="write a page")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
     command.add_argument(
         "--prometheus", metavar="FILE", type=Path, help="write gauges, as for a textfile collector"
@@ -140,15 +125,14 @@ def _add_report(commands: Any) -> None:
 def _report(plan: argparse.Namespace) -> int:
     from zmeld_fleet import documents, render_text, reporting, results, writing
 
-    report = reporting.make(plan.place, plan.by, **_how(plan))
+    how = ("by", "engine", "key_id", "threads", "since")
+    report = reporting.make(plan.place, **{name: getattr(plan, name) for name in how})
     _tell_left_out(report.left_out)
-    document = documents.report_document(report, plan.cost_per_gib)
+    document = documents.report_document(report)
     if plan.html is not None:
         from zmeld_fleet import render_html
 
         writing.write_whole(plan.html, render_html.render(document).encode())
-    if plan.parquet is not None:
-        results.write_tables(results.report_tables(report), plan.parquet)
     if plan.toml is not None:
         reporting.write_configurations(report, plan.toml)
     if plan.prometheus is not None:
@@ -162,64 +146,54 @@ def _report(plan: argparse.Namespace) -> int:
     if plan.json:
         print(results.report_json(report))
     else:
-        print(render_text.render(document, _columns()), end="")
+        columns = max(40, shutil.get_terminal_size((80, 24)).columns)
+        print(render_text.render(document, columns), end="")
     if not report.machines:
         return WRONG
     return MISSED if plan.require_all and report.left_out else DONE
 
 
-def _add_affinity(commands: Any) -> None:
+def _add_unite(commands: Any) -> None:
     command = commands.add_parser(
-        "affinity",
-        help="which workloads belong together",
-        description="What groups of workloads share with each other, in the order of what one "
-        "workload of each saves beside the other. Schedulers place; this says what belongs "
-        "together.",
+        "unite",
+        help="make few files of many, which reports read faster",
+        description="Puts the surveys of each day into few files, sorted by hash, and removes "
+        "the files that they were in. What cannot be read stays as it is, and is named.",
     )
-    _add_place(command)
-    _add_engine(command)
-    command.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a group")
-    form = command.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.affinity/1)")
-    form.add_argument(
-        "--pod-affinity",
-        metavar="LABEL",
-        help="print podAffinity terms as JSON; the name of a group is the value of this label",
+    command.add_argument("place", metavar="PLACE", help="a folder")
+    command.set_defaults(run=_unite)
+
+
+def _unite(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import places, unite
+
+    if "://" in plan.place:
+        raise FleetError(f"{plan.place.partition('://')[0]}://: unite works in a folder")
+    with places.open_place(plan.place) as place:
+        done = unite.unite(place)
+    _tell_left_out(done.kept, "stays as it is")
+    before, after = (
+        plural(count, "file", "files") for count in (done.files_before, done.files_after)
     )
-    command.set_defaults(run=_affinity)
-
-
-def _affinity(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import affinity, documents, render_text, reporting, results
-
-    found = reporting.make_affinity(plan.place, plan.by, **_how(plan))
-    _tell_left_out(found.left_out)
-    if plan.json:
-        print(results.affinity_json(found))
-    elif plan.pod_affinity is not None:
-        print(results.text_of(affinity.pod_affinity(found, plan.pod_affinity)))
-    else:
-        print(render_text.render(documents.affinity_document(found), _columns()), end="")
-    return DONE if found.machines else WRONG
-
-
-def _columns() -> int:
-    return max(40, shutil.get_terminal_size((80, 24)).columns)
+    print(f"{plural(done.surveys, 'survey', 'surveys')} united: {before} before, {after} now.")
+    return DONE
 
 
 LEFT_OUT_TOLD = 1000
+EXPECTED = ("superseded", "replaced", "pressure")
+"""What happens every day: counted here, and named in the report."""
 
 
-def _tell_left_out(found: list[Any]) -> None:
-    others = [one for one in found if one.reason.value != "superseded"]
+def _tell_left_out(found: list[Any], what: str = "left out") -> None:
+    others = [one for one in found if one.reason.value not in EXPECTED]
     for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
-        said = f"left out {one.file}{survey}: {one.reason.value}: {one.why}"
+        said = f"{what}: {one.file}{survey}: {one.reason.value}: {one.why}"
         print(f"zmeld-fleet: {said}", file=sys.stderr)
     if len(others) > LEFT_OUT_TOLD:
         said = plural(len(others) - LEFT_OUT_TOLD, "more is", "more are")
         print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
-        older = len(found) - len(others)
-        said = f", of these {older} superseded on their day" if older else ""
-        print(f"zmeld-fleet: {len(found)} left out{said}", file=sys.stderr)
+        rest = len(found) - len(others)
+        said = f", of these {rest} surveyed again, made anew or short of memory" if rest else ""
+        print(f"zmeld-fleet: {len(found)} {what}{said}", file=sys.stderr)

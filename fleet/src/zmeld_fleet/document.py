@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from zmeld_fleet.estimate import Estimate
-
 
 @dataclass(frozen=True)
 class Table:
@@ -25,24 +23,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars of fractions, one of each series for each name, with their intervals."""
+    """Horizontal bars of fractions: for each name one of each series, where it is known."""
 
     caption: str
-    axis: str
-    """What the values are."""
-    names: list[str]
-    series: dict[str, list[Estimate]]
-    """Of each a value for each name."""
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Fractions over days."""
-
-    caption: str
-    axis: str
-    days: list[str]
-    series: dict[str, list[float]]
+    series: list[str]
+    rows: list[tuple[str, list[float | None]]]
 
 
 @dataclass(frozen=True)
@@ -52,14 +37,7 @@ class Code:
     text: str
 
 
-@dataclass(frozen=True)
-class Note:
-    """A warning that stands out."""
-
-    text: str
-
-
-Block = str | Table | Bars | Lines | Code | Note
+Block = str | Table | Bars | Code
 
 
 @dataclass
@@ -72,7 +50,7 @@ class Section:
 
 @dataclass
 class Document:
-    """A title, a sentence that says the most, and the rest."""
+    """A title, sentences that say the most, and the rest."""
 
     title: str
     lead: str

@@ -4,248 +4,178 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
+from datetime import datetime, timezone
 
 from zmeld_fleet import units
 from zmeld_fleet.advice import Configuration, configure
-from zmeld_fleet.affinity import Affinity
-from zmeld_fleet.analysis import Kind, Report, Setup, Standout
-from zmeld_fleet.catalogue import LeftOut
-from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
-from zmeld_fleet.estimate import Estimate, exact, total
-from zmeld_fleet.words import plural
+from zmeld_fleet.analysis import Extremes, Kind, Machine, Report, Setup, moment
+from zmeld_fleet.catalogue import LeftOut, utc_now
+from zmeld_fleet.document import Bars, Block, Code, Document, Section, Table
+from zmeld_fleet.estimate import Estimate
+from zmeld_fleet.words import listed, plural
 
 KINDS_SHOWN = 8
 LEFT_OUT_SHOWN = 20
-STANDOUTS_SHOWN = 15
-PAIRS_SHOWN = 30
+FILES_MANY = 1000
+"""From so many files on uniting them is worth a line."""
 
 
-def report_document(report: Report, cost_per_gib: float | None = None) -> Document:
-    """The report: what a manager asks first."""
+def report_document(report: Report) -> Document:
+    """The report: how old it is, what is idle, which kinds gain most and how; then the rest."""
     sections = []
     if report.fleet is not None:
-        sections += [_in_short(report, report.fleet, cost_per_gib), _most_need(report)]
-        sections += [_where(report), *_kind_sections(report), _duplicates(report)]
-        sections += [_names(report), _change(report), _standouts(report)]
+        ranked = ranking(report)
+        sections += [_ranked(report, ranked), _configurations(ranked), _setups(report)]
+        sections += [_duplicates(report), _names(report), _extremes(report)]
     title = f"zmeld-fleet report of {report.place}"
-    return Document(title, _lead(report), [*sections, _counted(report)])
+    return Document(title, _lead(report), [*sections, _machines(report), _counted(report)])
 
 
-def affinity_document(found: Affinity) -> Document:
-    """Which workloads belong together."""
-    worth = [pair for pair in found.pairs if pair.is_worth_it]
-    groups = plural(len(found.groups), "group", "groups")
-    machines = plural(found.machines, "machine", "machines")
-    pairs = plural(len(worth), "pair is", "pairs are")
-    lead = f"{pairs} worth standing together, of {groups} by {found.by} on {machines}."
-    if not found.machines:
-        lead = "No survey counts; what was left out, and why, stands below."
-    rows = [
-        [
-            pair.group,
-            "itself" if pair.group == pair.other else pair.other,
-            units.size_estimate(pair.saves),
-            units.size_estimate(pair.saves_per_gib),
-        ]
-        for pair in worth[:PAIRS_SHOWN]
-    ]
-    caption = (
-        "Bytes that one workload of each group shares with one of the other, on average, and "
-        "for each GiB of the smaller of the two, with 95 % intervals."
-    )
-    numbers = ["a workload saves", "per GiB"]
-    blocks: list[Block] = [Table(["group", "with"], numbers, rows, caption)] if rows else []
-    blocks += _more(len(worth) - PAIRS_SHOWN, "pair is", "pairs are", "--json")
-    if found.groups_left_out:
-        more = plural(found.groups_left_out, "smaller group was", "smaller groups were")
-        blocks.append(f"{more} not compared.")
-    sections = [Section("What belongs together", blocks)]
-    sections.append(Section("What was left out", left_out(found.left_out)))
-    return Document(f"zmeld-fleet affinity of {found.place}", lead, sections)
+def ranking(report: Report) -> list[tuple[Kind, Configuration]]:
+    """The kinds with their configurations, by what these free of their RAM."""
+    found = [(kind, configure(kind, report.page_size)) for kind in report.kinds]
+
+    def key(one: tuple[Kind, Configuration]) -> tuple[float, float, str]:
+        freed, most = _of_ram(*one)
+        return -(freed or 0.0), -most, one[0].name
+
+    return sorted(found, key=key)
+
+
+def _of_ram(kind: Kind, advised: Configuration) -> tuple[float | None, float]:
+    """What its configuration frees of RAM: of what is idle, and at most."""
+    setup = advised.setup
+    freed = 0.0 if kind.idle is not None else None
+    if setup is None:
+        return freed, 0.0
+    if kind.idle is not None and setup.idle_gains is not None:
+        freed = setup.idle_gains / max(kind.idle.ram_bytes, 1)
+    return freed, max(setup.gains.value, 0.0) / max(kind.ram_bytes, 1)
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+
+
+def age(report: Report) -> str:
+    """Of when the surveys are: `2026-11-26 to 2026-11-28, the newest 3 hours old`."""
+    oldest, newest = report.oldest or "", report.newest or ""
+    days = " to ".join(dict.fromkeys((oldest[:10], newest[:10])))
+    hours = max((utc_now() - _time(newest)).total_seconds(), 0.0) / 3600.0
+    old = plural(round(hours), "hour", "hours")
+    if hours >= 48.0:
+        old = plural(round(hours / 24.0), "day", "days")
+    return f"{days}, the newest {old} old"
 
 
 def _lead(report: Report) -> str:
     fleet = report.fleet
     if fleet is None:
         return "No survey counts; what was left out, and why, stands below."
+    said = [f"{plural(report.machines, 'machine', 'machines')}, surveyed {age(report)}."]
+    if report.silent:
+        said.append(f"{plural(len(report.silent), 'machine has', 'machines have')} gone silent.")
+    if report.refused:
+        gave = plural(len(report.refused), "machine gave", "machines gave")
+        said.append(f"{gave} no survey since memory was short there.")
+    advised = [(kind, one.setup) for kind, one in ranking(report) if one.setup is not None]
+    most = math.fsum(setup.gains.value for _, setup in advised)
+    if fleet.idle is not None:
+        idle = units.size(fleet.idle.pages_10m * report.page_size)
+        who = "" if fleet.idle.machines == fleet.machines else f" of {fleet.idle.machines} of them"
+        said.append(f"{idle} of memory{who} was not used for ten minutes.")
+        freed = math.fsum(setup.idle_gains or 0.0 for _, setup in advised)
+        frees = f"To compress it would free {units.size(freed)}"
+    else:
+        said.append("Their kernels do not say what is idle.")
+        frees = "What compressing would free is not known"
+    if not advised:
+        return " ".join([*said, "No compressed swap is advised."])
     pages = units.size(fleet.pages * report.page_size)
-    machines = plural(fleet.machines, "machine", "machines")
-    freed = _freed(report)
-    if not freed.value:
-        return f"{machines} with {pages} of pages: no compressed swap is advised."
-    return f"{units.size(freed.value)} of {pages} of memory of {machines} can be freed."
+    return " ".join([*said, f"{frees}; at most {units.size(most)}, were all {pages} compressed."])
 
 
-def _freed(report: Report) -> Estimate:
-    """What the advised configurations gain on all machines, if all pages were compressed."""
-    found = [one.setup.gains for one in configurations(report) if one.setup is not None]
-    return total(found).within(0.0, math.inf)
-
-
-def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Section:
-    freed = _freed(report)
-    pages = units.size(fleet.pages * report.page_size)
-    rows = [["memory freed", f"{units.size_estimate(freed)} of {pages}"]]
-    if fleet.ram_bytes:
-        saved = [
-            min(int(end / fleet.ram_bytes * fleet.machines), max(fleet.machines - 1, 0))
-            for end in (freed.low, freed.high)
-        ]
-        said = " to ".join(dict.fromkeys(units.count(one) for one in saved))
-        rows.append(["machines saved", f"{said} of {units.count(fleet.machines)}"])
-    if cost_per_gib is not None:
-        worth = freed.scaled(cost_per_gib / 2**30)
-        ends = [
-            units.count(round(end)) if end >= 100.0 else f"{end:.2f}"
-            for end in (worth.low, worth.high)
-        ]
-        said = " to ".join(dict.fromkeys(ends))
-        rows.append(["worth", f"{said}, at {cost_per_gib:g} per GiB"])
-    caption = (
-        "With the advised configurations, if all pages that were read were compressed: the most "
-        "that can be had. Machines saved are those that the same load would not need."
-    )
-    section = Section("In short", [Table(["what", "how much"], [], rows, caption)])
-    idle = sum(1 for kind in report.kinds if kind.pages == 0)
-    if idle:
-        section.blocks.append(f"Of {plural(idle, 'kind', 'kinds')} no page was read.")
-    return section
-
-
-def _most_need(report: Report) -> Section:
-    """One configuration first: the one that most machines need."""
-    machines = {kind.name: kind.machines for kind in report.kinds}
-    alike: dict[str, list[Configuration]] = defaultdict(list)
-    for one in configurations(report):
-        alike[one.advice].append(one)
-    counts = {advice: sum(machines[one.kind] for one in ones) for advice, ones in alike.items()}
-    order = sorted(alike, key=lambda advice: (-counts[advice], advice))
-    rows = [
-        [advice, _listed([one.kind for one in alike[advice]]), units.count(counts[advice])]
-        for advice in order
+def _ranked(report: Report, ranked: list[tuple[Kind, Configuration]]) -> Section:
+    rows, bars = [], []
+    for kind, advised in ranked[: 2 * KINDS_SHOWN]:
+        freed, most = _of_ram(kind, advised)
+        bars.append((kind.name, [freed, most]))
+        idle = units.size(kind.idle.pages_10m * report.page_size) if kind.idle else units.MISSING
+        ends = [units.percent(freed), units.percent(most)]
+        rows.append([kind.name, advised.advice, units.count(kind.machines), idle, *ends])
+    caption = "What the configuration frees of RAM: of what is idle for ten minutes, and at most"
+    numbers = ["machines", "idle", "frees", "at most"]
+    blocks: list[Block] = [
+        Bars(caption, ["of what is idle", "at most"], bars[:KINDS_SHOWN]),
+        Table(["kind", "configuration"], numbers, rows),
+        *_more(len(ranked) - len(rows), "kind is", "kinds are"),
     ]
-    texts, caption = ["advice", "kinds of machine"], "Kinds with the same advice are one."
-    return Section(
-        "Configuration",
-        [
-            Table(texts, ["machines"], rows[:KINDS_SHOWN], caption),
-            *_more(len(rows) - KINDS_SHOWN, "advice is", "advices are"),
-            "zmeld.toml for most machines. Codecs' speeds are not in surveys: `zmeld plan` on one "
-            "machine of the kind measures them. Where an own module may not be loaded, take the "
-            "same with kind zram. --toml DIR writes that of each kind.",
-            Code(max(alike[order[0]], key=lambda one: machines[one.kind]).toml),
-        ],
+    if report.by.startswith("distribution"):
+        blocks.append(
+            "Such kinds mix what machines are for. Give them --label role=NAME: kinds are then "
+            "their roles."
+        )
+    return Section("Where it pays most", blocks)
+
+
+def _configurations(ranked: list[tuple[Kind, Configuration]]) -> Section:
+    texts = [one.toml for _, one in ranked[:KINDS_SHOWN]]
+    said = (
+        "zmeld.toml of each kind; --toml DIR writes the files. Codecs' speeds are not in surveys: "
+        "`zmeld plan` on one machine of the kind measures them."
     )
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {units.count(len(names) - 3)} more"
+    return Section("Configurations", [said, *map(Code, texts)])
 
 
 def _by_memory(report: Report) -> list[Kind]:
     return sorted(report.kinds, key=lambda kind: (-kind.pages, kind.name))
 
 
-def _where(report: Report) -> Section:
-    rows = []
-    for kind in sorted(report.kinds, key=_gain_of_ram, reverse=True):
-        best = _best(kind)
-        of_ram = best.gains.scaled(1.0 / kind.ram_bytes) if best and kind.ram_bytes else None
-        row = [kind.name, units.count(kind.machines), units.size(kind.pages * report.page_size)]
-        row.append(units.size_estimate(best.gains if best else None))
-        rows.append([*row, units.percent_estimate(of_ram)])
-    shown = rows[: 2 * KINDS_SHOWN]
-    caption = "Kinds of machine, by what the best set-up gains of their RAM."
-    numbers = ["machines", "pages", "gains", "of RAM"]
-    more = _more(len(rows) - len(shown), "kind is", "kinds are")
-    return Section("Where it pays most", [Table(["kind"], numbers, shown, caption), *more])
+def _shown(report: Report) -> list[Kind]:
+    """The largest kinds, and all machines together."""
+    several = report.fleet is not None and len(report.kinds) > 1
+    return _by_memory(report)[:KINDS_SHOWN] + ([report.fleet] if several else [])  # type: ignore
 
 
-def _best(kind: Kind) -> Setup | None:
-    melded = [setup for setup in kind.setups if setup.melded]
-    return min(melded, key=lambda setup: setup.takes.value, default=None)
+def _more(count: int, one: str, many: str) -> list[Block]:
+    return (
+        [f"{units.count(count)} more {one if count == 1 else many} in --json."]
+        if count > 0
+        else []
+    )
 
 
-def _gain_of_ram(kind: Kind) -> float:
-    best = _best(kind)
-    return best.gains.value / kind.ram_bytes if best and kind.ram_bytes else 0.0
-
-
-def _more(count: int, one: str, many: str, where: str = "--json and --parquet") -> list[Block]:
-    said = f"{units.count(count)} more {one if count == 1 else many}"
-    return [f"{said} in {where}."] if count > 0 else []
-
-
-def _kind_sections(report: Report) -> list[Section]:
-    kinds = _by_memory(report)
-    shown = kinds[:KINDS_SHOWN]
-    sections = [_kind(kind, report) for kind in shown]
-    if len(report.kinds) > 1 and report.fleet is not None:
-        sections.append(_kind(report.fleet, report))
-    sections[-1].blocks += _more(len(kinds) - len(shown), "kind is", "kinds are")
-    sections[-1].blocks.append(_bars(shown, report))
-    return sections
-
-
-def _kind(kind: Kind, report: Report) -> Section:
-    machines = plural(kind.machines, "machine", "machines")
-    whole = kind.pages * report.page_size
-    intro = f"{machines}, {units.size(kind.ram_bytes)} of RAM, {units.size(whole)} of pages"
-    zero = (kind.pages_zero + kind.pages_same) / kind.pages if kind.pages else 0.0
-    intro += f", of which {units.percent(zero)} are zero or same-filled."
-    if kind.compressed_swap:
-        intro += f" {plural(kind.compressed_swap, 'has', 'have')} compressed swap already."
-    if kind.synthetic:
-        intro += f" {plural(kind.synthetic, 'is', 'are')} synthetic."
+def _setups(report: Report) -> Section:
     rows = [
         [
-            setup.codec,
-            "yes" if setup.melded else "no",
-            _ratio(setup.takes, whole),
+            kind.name,
+            f"{setup.codec}{', melded' if setup.melded else ''}",
+            _ratio(setup),
             units.size_estimate(setup.takes),
-            units.percent_estimate(_gained(setup, whole)),
+            units.size_estimate(setup.gains.within(0.0, math.inf)),
         ]
+        for kind in _shown(report)
         for setup in kind.setups
     ]
-    numbers = ["ratio", "memory used", "gains, of the pages"]
-    return Section(kind.name, [intro, Table(["codec", "melded"], numbers, rows)])
+    caption = "Were all pages compressed that were read and are not locked, with 95 % intervals."
+    numbers = ["ratio", "pool", "frees at most"]
+    return Section("Each set-up", [Table(["kind", "codec"], numbers, rows, caption)])
 
 
-def _ratio(takes: Estimate, whole: int) -> str:
+def _ratio(setup: Setup) -> str:
+    takes = setup.takes
+    whole = takes.value + setup.gains.value
     if takes.low <= 0.0:
-        return units.ratio(whole / takes.value if takes.value > 0.0 else None)
+        return units.ratio(setup.ratio)
     return units.ratio_estimate(
         Estimate(whole / takes.value, whole / takes.high, whole / takes.low)
     )
 
 
-def _gained(setup: Setup, whole: int) -> Estimate:
-    """A share of the pages; what sampling says beyond what can be is not shown."""
-    return setup.gains.scaled(1.0 / max(whole, 1)).within(0.0, 1.0)
-
-
-def _bars(kinds: list[Kind], report: Report) -> Bars:
-    gained = [
-        {(s.codec, s.melded): _gained(s, kind.pages * report.page_size) for s in kind.setups}
-        for kind in kinds
-    ]
-    series = {
-        f"{codec}, melded" if melded else codec: [
-            own.get((codec, melded), exact(0.0)) for own in gained
-        ]
-        for codec, melded in (("lz4", False), ("zstd", False), ("zstd", True), ("zword", True))
-    }
-    caption = "What is gained of the pages, with 95 % intervals"
-    return Bars(caption, "gained, of the pages", [kind.name for kind in kinds], series)
-
-
 def _duplicates(report: Report) -> Section:
     rows = []
-    several = report.fleet is not None and len(report.kinds) > 1
-    fleet = [report.fleet] if report.fleet is not None and several else []
-    for kind in [*_by_memory(report)[:KINDS_SHOWN], *fleet]:
+    for kind in _shown(report):
         for where, part in (
             ("in the service", kind.duplicates.within_owners),
             ("on the machine", kind.duplicates.between_owners),
@@ -260,16 +190,7 @@ def _duplicates(report: Report) -> Section:
         "machine, the third is not."
     )
     numbers = ["pages", "of the pages"]
-    section = Section("Duplicates", [Table(["kind", "a twin is"], numbers, rows, caption)])
-    if report.between_kinds is not None and several:
-        size = units.size_estimate(report.between_kinds.scaled(report.page_size))
-        section.blocks.append(f"Between kinds: {size}; it is part of the last row.")
-    if report.bound_share < 1.0:
-        section.blocks.append(
-            f"From {units.percent(report.bound_share)} of all contents of all machines, chosen "
-            "by hash; of a kind alone it is more where its sketches allow."
-        )
-    return section
+    return Section("Duplicates", [Table(["kind", "a twin is"], numbers, rows, caption)])
 
 
 def _names(report: Report) -> Section:
@@ -277,76 +198,81 @@ def _names(report: Report) -> Section:
         [
             name.kind,
             name.name,
-            units.count(name.surveys),
+            units.count(name.machines),
             units.size(name.pages * report.page_size),
             units.percent_estimate(name.duplicate_share),
             units.size_estimate(name.gains),
         ]
         for name in report.names
     ]
-    caption = "Those with most pages, wherever they run, by what the best codec gains, melded."
-    numbers = ["machines", "pages", "twins", "gains"]
+    caption = "Those with most pages, and what the best codec gains of all of them, melded."
+    numbers = ["machines", "pages", "twins", "gains at most"]
     heading = "Services, containers and virtual machines"
     return Section(heading, [Table(["kind", "name"], numbers, rows, caption)])
 
 
-def _change(report: Report) -> Section:
-    if len(report.days) < 2:
-        return Section("Change over time", ["All surveys are of one day."])
+def _extremes(report: Report) -> Section:
+    kinds = [kind.name for kind in _by_memory(report)[:KINDS_SHOWN]]
     rows = []
-    shares: dict[str, list[float]] = {"zstd": [], "zstd, melded": [], "twins": []}
-    for day in report.days:
-        whole = day.pages * report.page_size
-        gained = {s.melded: _gained(s, whole) for s in day.setups if s.codec == "zstd" and whole}
-        plain, melded = (gained.get(one, exact(math.nan)) for one in (False, True))
-        for own, one in zip(shares.values(), (plain, melded, day.duplicate_share), strict=True):
-            own.append(one.value)
-        row = [day.date, units.count(day.machines), units.size(whole)]
-        rows.append([*row, units.percent_estimate(plain), units.percent_estimate(melded)])
-    numbers, shown = ["machines", "pages", "zstd", "zstd, melded"], rows[-3 * KINDS_SHOWN :]
-    table = Table(["day"], numbers, shown, "What zstd gains of the pages, day by day.")
-    caption, days = "Gained of the pages, and twins within services", [d.date for d in report.days]
-    return Section("Change over time", [table, Lines(caption, "of the pages", days, shares)])
-
-
-def _standouts(report: Report) -> Section:
-    if not report.standouts:
-        none = "None is unlike the others of its kind."
-        return Section("Machines that stand out", [none])
-    by_measure: dict[tuple[str, str], list[Standout]] = defaultdict(list)
-    for one in report.standouts:
-        by_measure[one.kind, one.measure].append(one)
-    order = sorted(by_measure.items(), key=lambda item: (-item[1][0].deviations, item[0]))
-    rows = []
-    for (_, measure), ones in order[:STANDOUTS_SHOWN]:
-        is_ratio = measure.startswith("ratio")
-        show = units.ratio_estimate if is_ratio else units.percent_estimate
-        hosts = _listed([one.host for one in ones])
-        rows.append([measure, hosts, show(ones[0].value), show(exact(ones[0].usual))])
+    for one in sorted(report.extremes, key=lambda one: (one.kind, one.measure)):
+        if one.kind in kinds:
+            rows.append([one.kind, one.measure, _ends(one.lowest, one), _ends(one.highest, one)])
+            rows[-1] += [_value(one, one.quantiles[q]) for q in ("5 %", "median", "95 %")]
     caption = (
-        "Against the mean of the other machines of their kind; the value is the first host's."
+        "The machines with the lowest and the highest values, beside the quantiles of their kind. "
+        "Somebody is always last: this names who, and does not judge whether it is unusual."
     )
-    table = Table(["what", "hosts"], ["here", "usual"], rows, caption)
-    more = len(order) - STANDOUTS_SHOWN
-    groups = _more(more, "group of them is", "groups of them are")
-    return Section("Machines that stand out", [table, *groups])
+    texts, numbers = ["kind", "measure", "lowest", "highest"], ["5 %", "median", "95 %"]
+    return Section("Both ends of each measure", [Table(texts, numbers, rows, caption)])
 
 
-def configurations(report: Report) -> list[Configuration]:
-    """zmeld.toml for each kind."""
-    return [configure(kind, report.page_size) for kind in _by_memory(report)]
+def _value(one: Extremes, value: float) -> str:
+    return units.ratio(value) if one.measure.startswith("ratio") else units.percent(value)
+
+
+def _ends(machines: list[Machine], one: Extremes) -> str:
+    return ", ".join(f"{machine.host} {_value(one, machine.value)}" for machine in machines)
+
+
+def _machines(report: Report) -> Section:
+    """Who is counted once, who is missing, and since when."""
+    blocks: list[Block] = []
+    if report.fleet is not None:
+        oldest, newest = report.oldest, report.newest
+        blocks.append(f"The surveys that count began between {oldest} and {newest}.")
+    if report.partly_refused:
+        count = plural(report.partly_refused, "machine counts", "machines count")
+        blocks.append(f"{count} though less than 1 % of its processes could not be read.")
+    if report.repeated_hosts:
+        names = [f"{host} ({count})" for host, count in report.repeated_hosts.items()]
+        said = plural(len(names), "host name has", "host names have")
+        blocks.append(f"{said} several machine ids, each counted as a machine: {listed(names)}.")
+    if report.refused:
+        names = [f"{one.host} ({units.percent(one.value / 100.0)})" for one in report.refused]
+        blocks.append(
+            "No survey since memory was short, with the share of five minutes that somebody "
+            f"waited for it: {listed(names)}."
+        )
+    if report.silent:
+        rows = [[one.host, moment(one.last)] for one in report.silent[::-1][:LEFT_OUT_SHOWN]]
+        caption = f"Machines that were surveyed before {report.first_day} and not since."
+        blocks.append(Table(["silent", "last survey"], [], rows, caption))
+        blocks += _more(len(report.silent) - len(rows), "is", "are")
+    return Section("Which machines", blocks or ["None."])
 
 
 def _counted(report: Report) -> Section:
     used = plural(report.surveys_used, "survey", "surveys")
-    machines = plural(report.machines, "machine", "machines")
     files = plural(report.files_seen, "file", "files")
     seen = plural(report.surveys_seen, "survey", "surveys")
-    text = f"{used} of {machines}, from {files} with {seen}. Key {report.key_id or 'unknown'}. "
-    blocks: list[Block] = [f"{text}Computed with {report.engine}."]
-    if report.synthetic:
-        made_up = plural(report.synthetic, "machine is", "machines are")
-        blocks.append(Note(f"{made_up} synthetic."))
+    text = f"{used} since {report.first_day}, from {files} with {seen}. "
+    blocks: list[Block] = [
+        f"{text}Key {report.key_id or 'unknown'}. Computed with {report.engine}."
+    ]
+    if report.files_seen > FILES_MANY:
+        blocks.append(
+            "`zmeld-fleet unite PLACE` makes few files of many: reports are then faster."
+        )
     return Section("What was counted", blocks + left_out(report.left_out))
 
 

@@ -7,15 +7,19 @@ Both take the same expressions.
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import Any
 
+import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from zmeld_fleet.catalogue import duck
-from zmeld_fleet.schema import ARROW
+from zmeld_fleet.schema import ARROW, NEW
 from zmeld_fleet.words import FleetError
+
+ENGINE_MIB = 512
+"""What DuckDB may use of memory before it writes to disk."""
 
 
 class EngineError(FleetError):
@@ -30,8 +34,14 @@ class Engine:
     name = "duckdb"
 
     def __init__(self, threads: int | None = None) -> None:
-        settings = {} if threads is None else {"threads": threads}
-        self._connection: Any = ibis.duckdb.from_connection(duck(**settings))
+        self._spill = tempfile.TemporaryDirectory(prefix="zmeld-fleet-")
+        settings: dict[str, Any] = {} if threads is None else {"threads": threads}
+        settings |= {"memory_limit": f"{ENGINE_MIB}MiB", "preserve_insertion_order": False}
+        engine = duckdb.connect(config=settings | {"temp_directory": self._spill.name})
+        # No file makes it load or convert anything beyond Parquet.
+        for name in ("enable_geoparquet_conversion", "autoinstall_known_extensions"):
+            engine.execute(f"SET {name} = false")
+        self._connection: Any = ibis.duckdb.from_connection(engine)
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
@@ -42,14 +52,15 @@ class Engine:
         kept = ibis.memtable(rows) if isinstance(rows, pa.Table) else rows
         return self._connection.create_table(ibis.util.gen_name("kept"), kept, temp=True)
 
-    def ask(self, expression: ir.Table) -> list[dict[str, Any]]:
-        """The rows of the answer, in one order whoever gives it."""
-        rows: list[dict[str, Any]] = self._connection.to_pyarrow(expression).to_pylist()
-        return sorted(rows, key=lambda row: [(value is None, value) for value in row.values()])
+    def ask(self, expression: ir.Table) -> pa.Table:
+        """The answer, in one order whoever gives it."""
+        found: pa.Table = self._connection.to_pyarrow(expression)
+        return found.sort_by([(name, "ascending") for name in found.column_names])
 
     def close(self) -> None:
         """Lets go of everything."""
         self._connection.disconnect()
+        self._spill.cleanup()
 
 
 class Spark(Engine):
@@ -78,7 +89,8 @@ class Spark(Engine):
         from pyspark.sql.pandas.types import from_arrow_schema
 
         # Without a schema it would take the first file's columns for all.
-        return self._view(self._session.read.schema(from_arrow_schema(ARROW)).parquet(*paths))
+        columns = pa.schema([field for field in ARROW if field.name not in NEW])
+        return self._view(self._session.read.schema(from_arrow_schema(columns)).parquet(*paths))
 
     def keep(self, rows: ir.Table | pa.Table) -> ir.Table:
         """In Spark's own store."""

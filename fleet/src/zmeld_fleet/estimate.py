@@ -12,7 +12,6 @@ normal interval it holds where two or three contents were seen, or none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scipy.special import gammaincinv
@@ -59,14 +58,19 @@ def sampled_sum(total: float, squares: float, largest: float, share: float) -> E
     """The sum over all contents.
 
     `total` and `squares` are the sums of the sample's weights and of their squares,
-    `largest` the largest weight that a content can have, `share` the sampled share p.
+    `largest` the largest weight that a content can have, `share` the sampled share p. The
+    interval reckons with one such content that the sample does not have.
     """
     if share >= 1.0:
         return exact(total)
-    low = _gamma(TAIL, total, squares * (1.0 - share)) if total > 0 else 0.0
-    more, variance = total + largest, (squares + largest * largest) * (1.0 - share)
-    high = _gamma(1.0 - TAIL, more, variance)
-    return Estimate(total / share, low / share, max(high, total) / share)
+    return of_rare(total / share, squares * (1.0 - share) / share**2, largest / share, total)
+
+
+def of_rare(value: float, variance: float, largest: float, least: float = 0.0) -> Estimate:
+    """A sum over contents of which few may have been seen, or none."""
+    low = _gamma(TAIL, value, variance) if value > 0 else 0.0
+    high = _gamma(1.0 - TAIL, value + largest, variance + largest * largest)
+    return Estimate(value, low, max(high, least))
 
 
 def _gamma(quantile: float, mean: float, variance: float) -> float:
@@ -77,15 +81,6 @@ def _gamma(quantile: float, mean: float, variance: float) -> float:
     return float(gammaincinv(shape, quantile)) * variance / mean
 
 
-def total(parts: Iterable[Estimate]) -> Estimate:
-    """The sum of estimates that may err together.
-
-    Sketches are coordinated: one content is in all samples or in none, so their errors
-    need not cancel out. The widths are added, which is never too little.
-    """
-    parts = list(parts)
-    return Estimate(
-        math.fsum(part.value for part in parts),
-        math.fsum(part.low for part in parts),
-        math.fsum(part.high for part in parts),
-    )
+def varying(value: float, variance: float) -> Estimate:
+    """A value with a normal interval."""
+    return around(value, Z * math.sqrt(max(variance, 0.0)))

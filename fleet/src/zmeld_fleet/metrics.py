@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 
+from zmeld_fleet.advice import configure
 from zmeld_fleet.analysis import Kind, Report
 from zmeld_fleet.words import LENGTH_MAX, inert
 
@@ -30,9 +31,6 @@ WHERE = {
 
 KINDS_MAX = 100
 """Kinds that have gauges: each is some 45 series, and a report by node has as many as nodes."""
-
-STANDOUTS_MAX = 500
-"""Machines that stand out and have a gauge: those that do most."""
 
 
 def distinct(texts: Iterable[str]) -> dict[str, str]:
@@ -91,12 +89,19 @@ def _left_out(report: Report) -> Iterator[Sample]:
         yield {"reason": reason}, count
 
 
-def _standouts(report: Report) -> Iterator[Sample]:
-    kinds = {kind.name: name for name, kind in told(report).items()}
-    known = [one for one in report.standouts if one.kind in kinds]
-    for one in known[:STANDOUTS_MAX]:
-        labels = {"machine": one.machine, "host": one.host, "kind": kinds[one.kind]}
-        yield labels | {"measure": one.measure}, one.deviations
+def _idle(report: Report) -> Iterator[Sample]:
+    for name, kind in told(report).items():
+        if kind.idle is not None:
+            for since in ("1m", "10m", "1h"):
+                pages = getattr(kind.idle, f"pages_{since}")
+                yield {"kind": name, "since": since}, pages * report.page_size
+
+
+def _idle_gains(report: Report) -> Iterator[Sample]:
+    for name, kind in told(report).items():
+        setup = configure(kind, report.page_size).setup
+        if kind.idle is not None:
+            yield {"kind": name}, (setup.idle_gains or 0.0) if setup is not None else 0.0
 
 
 def _seconds(moment: str) -> float:
@@ -125,7 +130,10 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
         "What all pages that were read would take in a compressed pool.",
         _setups("takes"),
     ),
-    "zmeld_fleet_gain_bytes": ("What that would free.", _setups("gains")),
+    "zmeld_fleet_gain_bytes": (
+        "What that would free, at most: much of it is in use.",
+        _setups("gains"),
+    ),
     "zmeld_fleet_gain_low_bytes": ("The lower end of its 95 % interval.", _setups("gains", "low")),
     "zmeld_fleet_gain_high_bytes": (
         "The upper end of its 95 % interval.",
@@ -143,12 +151,24 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
         "When the newest survey began, since 1970.",
         _kinds(lambda kind, _: _seconds(kind.newest)),
     ),
-    "zmeld_fleet_standout_deviations": (
-        "Machines that stand out: so many standard deviations from the others of their kind.",
-        _standouts,
+    "zmeld_fleet_idle_bytes": (
+        "Memory that was not used for so long, of the machines whose kernels say so.",
+        _idle,
+    ),
+    "zmeld_fleet_idle_gain_bytes": (
+        "What the kind's configuration would free of what was not used for ten minutes.",
+        _idle_gains,
+    ),
+    "zmeld_fleet_silent_machines": (
+        "Machines that were surveyed before the days that count, and not since.",
+        lambda report: [({}, len(report.silent))],
+    ),
+    "zmeld_fleet_refused_machines": (
+        "Machines that gave no survey since their memory was short.",
+        lambda report: [({}, len(report.refused))],
     ),
     "zmeld_fleet_surveys_used": (
-        "Surveys that count, one of a machine and a day.",
+        "Surveys that count, one of a machine.",
         lambda report: [({}, report.surveys_used)],
     ),
     "zmeld_fleet_left_out": ("Files and surveys that do not count, by reason.", _left_out),

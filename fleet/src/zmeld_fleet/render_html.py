@@ -9,21 +9,17 @@ from __future__ import annotations
 import re
 from html import escape
 
-from zmeld_fleet import plots
-from zmeld_fleet.document import Bars, Block, Code, Document, Note, Section, Table
+from zmeld_fleet import units
+from zmeld_fleet.document import Bars, Block, Code, Document, Section, Table
 from zmeld_fleet.words import inert
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 _STYLE = """
 :root{--page:#ffffff;--raised:#f4f6f8;--text:#1b2127;
---quiet:#56616c;--line:#d5dbe1;--good:#00735a;--warning:#a54a00;
---c0:#0065a4;--c1:#e96f00;--c2:#036d58;--c3:#bc6e95;
---c4:#6d5600;--c5:#418de9;--c6:#597846;--c7:#5a2bb0}
+--quiet:#56616c;--line:#d5dbe1;--c0:#0065a4;--c1:#e96f00}
 @media (prefers-color-scheme:dark){:root{--page:#12161b;--raised:#1b2128;--text:#e6eaee;
---quiet:#a0abb6;--line:#343d47;--good:#35c79f;--warning:#f0a04b;
---c0:#47b8fa;--c1:#ff8f40;--c2:#38c080;--c3:#e682bd;
---c4:#f0e341;--c5:#3f73c1;--c6:#dce4c0;--c7:#9f69ff}}
+--quiet:#a0abb6;--line:#343d47;--c0:#47b8fa;--c1:#ff8f40}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--page);
 color:var(--text);font:16px/1.5 system-ui,sans-serif}
@@ -36,9 +32,13 @@ th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(
 th{font-weight:600;color:var(--quiet)}
 .n{text-align:right;white-space:nowrap}td{overflow-wrap:break-word}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
-.note{background:var(--raised);border-left:4px solid var(--warning);padding:.6rem 1rem}
-figure{margin:1rem 0}figure svg{width:100%;max-width:46rem;height:auto}
-figcaption{color:var(--quiet)}
+figure{margin:1rem 0}figcaption{color:var(--quiet)}
+.bars{display:grid;grid-template-columns:minmax(6rem,14rem) 1fr;gap:.5rem 1rem;margin:.6rem 0}
+.b{text-align:right;overflow-wrap:break-word;min-width:0}
+.bar{display:flex;align-items:center;gap:.4rem;white-space:nowrap;font-size:.85rem;line-height:1.25}
+.bar i{display:block;height:.8rem;min-width:1px;border-radius:0 3px 3px 0;print-color-adjust:exact}
+.key{white-space:nowrap;margin-left:.8rem}.key i{display:inline-block;width:.8rem;height:.8rem;
+margin-right:.3rem}
 nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
 @media (max-width:40rem){table,tbody{display:block}thead{display:none}
 tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
@@ -83,15 +83,35 @@ def _section(at: int, section: Section) -> str:
 def _block(block: Block) -> str:
     if isinstance(block, str):
         return f"<p>{_text(block)}</p>"
-    if isinstance(block, Note):
-        return f'<p class="note"><strong>Warning</strong> {_text(block.text)}</p>'
     if isinstance(block, Code):
         lines = (_text(line) for line in block.text.rstrip("\n").split("\n"))
         return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
     if isinstance(block, Table):
         return _table(block)
-    svg = plots.bars(block) if isinstance(block, Bars) else plots.lines(block)
-    return f"<figure>{svg}<figcaption>{_text(block.caption)}</figcaption></figure>"
+    return _bars(block)
+
+
+def _bars(block: Bars) -> str:
+    """Bars as wide as the style sheet makes them: no picture, so that they fold and scale."""
+    known = [value for _, values in block.rows for value in values if value is not None]
+    most = max([*known, 1e-9])
+    rows = ""
+    for name, values in block.rows:
+        rows += f'<div class="b">{_folding(name)}</div><div>'
+        for at, value in enumerate(values):
+            wide = f"{100.0 * max(value or 0.0, 0.0) / most:.2f}%"
+            shown = "not known" if value is None else units.percent(value)
+            rows += (
+                f'<div class="bar"><i style="width:calc({wide}*.8);background:var(--c{at})"></i>'
+            )
+            rows += f"{_text(shown)}</div>"
+        rows += "</div>"
+    keys = "".join(
+        f'<span class="key"><i style="background:var(--c{at})"></i>{_text(one)}</span>'
+        for at, one in enumerate(block.series)
+    )
+    caption = f"<figcaption>{_text(block.caption)} {keys}</figcaption>"
+    return f'<figure>{caption}<div class="bars">{rows}</div></figure>'
 
 
 def _table(table: Table) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from zmeld_fleet.document import Block, Code, Document, Note, Table
+from zmeld_fleet.document import Block, Code, Document, Table
 from zmeld_fleet.words import inert, width
 
 GAP = 2
@@ -14,31 +14,29 @@ NAME_MIN = 8
 
 
 def render(document: Document, columns: int = 80) -> str:
-    """All of it but the plots, whose numbers stand in tables."""
+    """All of it but the bars, whose numbers stand in a table."""
     parts = [_wrapped(document.title, columns), _wrapped(document.lead, columns)]
     for section in document.sections:
         parts.append(_cut(inert(section.heading).upper(), columns))
-        parts.extend(text for block in section.blocks if (text := _block(block, columns)))
+        parts.extend(_block(block, columns) for block in section.blocks)
     return "\n\n".join(parts) + "\n"
 
 
 def _block(block: Block, columns: int) -> str:
     if isinstance(block, str):
         return _wrapped(block, columns)
-    if isinstance(block, Note):
-        return _wrapped(f"Warning: {block.text}", columns, " " * len("Warning: "))
     if isinstance(block, Code):
         lines = (inert(line) for line in block.text.rstrip("\n").split("\n"))
         return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)
     if isinstance(block, Table):
         return table(block, columns)
-    return ""
+    return _wrapped(f"{block.caption}.", columns)
 
 
-def _wrapped(text: str, columns: int, indent: str = "") -> str:
+def _wrapped(text: str, columns: int) -> str:
     """Numbers stay with their units."""
     glued = re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", inert(text))
-    lines = textwrap.wrap(glued, min(columns, 80), subsequent_indent=indent)
+    lines = textwrap.wrap(glued, min(columns, 80))
     return "\n".join(lines).replace("\u00a0", " ")
 
 

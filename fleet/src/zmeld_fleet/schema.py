@@ -12,9 +12,6 @@ RECORDS = MACHINE, LABEL, OWNER, SIZE, CONTENT = "machine", "label", "owner", "s
 
 CODECS = ("lzo_rle", "lz4", "zstd", "zword")
 
-BLOCK = 4096
-"""Bytes in which half-widths of intervals are added up."""
-
 HASH_MIN = -(2**63)
 THETA_ALL = 2**63 - 1
 """theta of an owner whose contents are all listed."""
@@ -36,7 +33,12 @@ MACHINE_COLUMNS: Columns = (
     | _of(pa.bool_(), "interrupted")
     | _of(_T, "selection")
     | _of(_I, "processes_refused sketch_size rows")
+    | _of(_T, "zram_codecs")
+    | _of(pa.bool_(), "modules")
 )
+
+NEW = ("zram_codecs", "modules")
+"""Columns that older surveys lack: they are NULL there."""
 
 OWNER_COLUMNS: Columns = (
     _of(_T, "owner kind name namespace pod image")

@@ -7,51 +7,29 @@ is what sums and bounds need; who may write surveys is believed for the rest.
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
 from zmeld_fleet.words import plural
 
-FACT_ROWS_MAX = 1 << 17
-"""Of a row group that is not of contents alone: it has many columns."""
-CONTENT_ROWS_MAX = 1 << 20
-GROUP_BYTES_MAX = 1 << 28
-TEXT_MAX = 4096
-LABELS_MAX = 64
-"""Of a survey."""
 PAGES_MAX = 1 << 40
-PAGE_MIN, PAGE_MAX = 1 << 10, 1 << 20
 BYTES_MAX = 1 << 60
-SECONDS_MAX = 1e10
-YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
-SLACK = 16
-"""An estimate may err by so much before it is not believed."""
-VALUE_SLACK = 4
-"""The same of what pages take: none takes more than a page."""
+RAM_MAX, RAM_UNKNOWN = 1 << 52, 1 << 44
 OF_RAM = 4
 """The owners cannot have so many times the RAM; some pages may be counted again."""
-RAM_MAX, RAM_UNKNOWN = 1 << 52, 1 << 44
-FLEET_RAM_MAX = 1 << 58
-"""Of all machines: engines add up 64 bits."""
-SQUARES_MAX = float(1 << 62)
-"""Of a survey's half-widths, in blocks or pages: they are squared and added up."""
-OWNERS_MAX = 1024
-"""Of a survey, which has 64."""
+SLACK = 16
+"""An estimate may err by so much before it is not believed."""
+YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
+ROUNDED = 1 << 14
+"""Bytes to which surveys round what pages take."""
 
-ROW_BYTES, FACT_BYTES, MACHINE_BYTES = 0.25, 16, 512
-"""Bytes of a file for each row, for each that is not of contents, and for each about a machine.
-Hashes, chance and measurements cannot be written in fewer (a united file has some 24 bytes
-for a row), and so what is read takes time and memory in proportion to what was written."""
-
-_COMMON = ("schema", "record", "machine", "survey", "time")
 _ESTIMATED = ("pages_distinct", *(f"{of}_{c}" for c in schema.CODECS for of in ("pool", "melded")))
 _NEEDED = {
+    "machine": ("rows", "key_id", "page_size"),
     "owner": ("owner", "pages", "pages_zero", "pages_same", "theta")
     + tuple(f"{name}{end}" for name in _ESTIMATED for end in ("", "_low", "_high")),
     "size": ("object_class", "count", *schema.SIZE_COLUMNS),
@@ -65,18 +43,14 @@ def _bounds() -> dict[str, tuple[float, float]]:
         if pa.types.is_integer(kind):
             found[name] = (0, BYTES_MAX if name.endswith("_bytes") else PAGES_MAX)
         elif pa.types.is_floating(kind):
-            found[name] = (0.0, float(BYTES_MAX))
-            if name.endswith("_low"):
-                found[name] = (-float(BYTES_MAX), float(BYTES_MAX))
-    found |= {"page_size": (PAGE_MIN, PAGE_MAX), "sketch_size": (1, PAGES_MAX)}
-    found["ram_bytes"] = (0, RAM_MAX)
-    found |= {"theta": (schema.HASH_MIN + 1, schema.THETA_ALL), "count": (1, PAGES_MAX)}
-    found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
+            least = -float(BYTES_MAX) if name.endswith("_low") else 0.0
+            found[name] = (least, 100.0 if name.endswith("_avg300") else float(BYTES_MAX))
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
-    found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
-    found["object_class"] = (0, schema.CLASSES - 1)
-    found |= dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX))
-    return found
+    found |= {"page_size": (1 << 10, 1 << 20), "uptime_seconds": (-1e10, 1e10)}
+    found |= {"ram_bytes": (0, RAM_MAX), "count": (1, PAGES_MAX)}
+    found |= {"theta": (schema.HASH_MIN + 1, schema.THETA_ALL)}
+    found |= {"object_class": (0, schema.CLASSES - 1)}
+    return found | dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX))
 
 
 BOUNDS = _bounds()
@@ -104,11 +78,13 @@ class Reason(Enum):
     KEY = "key", "made with another key"
     PAGE_SIZE = "page-size", "another size of pages"
     CLOCK = "clock", "a time that cannot be right"
-    SUPERSEDED = "superseded", "surveyed again on that day"
+    SUPERSEDED = "superseded", "the machine was surveyed again later"
+    REPLACED = "replaced", "the host started anew under another machine id"
     TWICE = "twice", "the same survey in two files"
     INTERRUPTED = "interrupted", "stopped before everything was read"
+    REFUSED = "pressure", "memory was short: the machine gave no survey"
     SELECTION = "selection", "of some processes only"
-    PARTIAL = "partial", "processes were refused to it"
+    PARTIAL = "partial", "1 % of its processes or more were refused to it"
     SKETCH = "sketch", "sketches far smaller than most"
     SAME_ID = "same-id", "two hosts with one machine id"
     VALUES = "values", "it says what cannot be true"
@@ -123,38 +99,20 @@ class FlawError(Exception):
         self.reason = reason
 
 
-def check_size(group: pq.RowGroupMetaData, most: int) -> None:
-    """Before it is read: a few bytes on disk can be very many in memory."""
-    if group.num_rows > most or group.total_byte_size > GROUP_BYTES_MAX:
-        size = f"{plural(group.num_rows, 'row', 'rows')} and {group.total_byte_size} bytes"
-        raise FlawError(f"a row group has {size}; {most} and {GROUP_BYTES_MAX} are the most")
-
-
 def check_values(table: pa.Table) -> None:
     """Every value by itself, of rows of any kind."""
     table.validate(full=True)
+    for name in ("schema", "record", "machine", "survey", "time"):
+        if table[name].null_count:
+            raise FlawError(f"{name} is NULL in {plural(table[name].null_count, 'row', 'rows')}")
+    for name in ("machine", "survey"):
+        texts = pc.unique(table[name].cast(pa.string()))
+        if not pc.all(pc.match_substring_regex(texts, "^[0-9a-f]{32}$"), min_count=0).as_py():
+            raise FlawError(f"{name} is not 32 hexadecimal digits")
+    _check_range("time", table["time"].cast(pa.int64()), YEAR_2000_US, YEAR_2200_US)
     for name in table.column_names:
-        column = table[name]
-        if name in _COMMON and column.null_count:
-            rows = plural(column.null_count, "row", "rows")
-            raise FlawError(f"{name} is NULL in {rows}")
-        if pa.types.is_dictionary(column.type):
-            _check_texts(name, column)
-        elif name == "time":
-            _check_range(name, column.cast(pa.int64()), YEAR_2000_US, YEAR_2200_US)
-        elif name in BOUNDS:
-            _check_range(name, column, *BOUNDS[name])
-
-
-def _check_texts(name: str, column: pa.ChunkedArray) -> None:
-    for chunk in column.chunks:
-        longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
-        if longest > TEXT_MAX:
-            raise FlawError(f"{name} has {longest} bytes, {TEXT_MAX} are the most")
-        if name in ("machine", "survey"):
-            hexadecimal = pc.match_substring_regex(chunk.dictionary, "^[0-9a-f]{32}$")
-            if not pc.all(hexadecimal, min_count=0).as_py():
-                raise FlawError(f"{name} is not 32 hexadecimal digits")
+        if name in BOUNDS:
+            _check_range(name, table[name], *BOUNDS[name])
 
 
 def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) -> None:
@@ -167,96 +125,16 @@ def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) 
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
 
 
-def check_count(what: str, count: int, bytes_each: float, size: int) -> None:
-    """Few bytes can say very many rows: before more of them take memory."""
-    if count * bytes_each > size:
-        raise FlawError(f"{count} {what} are more than {size} bytes can say")
-
-
 def rows_about(facts: pa.Table, record: str) -> pa.Table:
-    """The rows of one kind."""
-    return facts.filter(pc.equal(facts["record"].cast(pa.string()), record))
-
-
-def check_machines(surveys: list[str], size: int) -> None:
-    """Each survey has one machine."""
-    check_count("machines", len(surveys), MACHINE_BYTES, size)
-    (name, count), *_ = [*Counter(surveys).most_common(1), ("", 0)]
-    if count > 1:
-        raise FlawError(f"survey {name} has two rows about its machine")
-
-
-def check_labels(labels: pa.Table, machines: int) -> None:
-    """They have names and values, and are not endless."""
-    if len(labels) > LABELS_MAX * machines:
-        raise FlawError(f"a survey has more than {LABELS_MAX} labels")
-    _check_needed(labels, schema.LABEL)
-
-
-def _check_needed(rows: pa.Table, record: str) -> None:
+    """The rows of one kind, which have what such rows need."""
+    rows = facts.filter(pc.equal(facts["record"], record))
     for name in _NEEDED[record]:
         if rows[name].null_count:
             raise FlawError(f"{name} is NULL in a row about its {record}")
+    return rows
 
 
-def check_owners(owners: pa.Table, machines: pa.Table) -> None:
-    """Owners against what their survey says of its machine."""
-    _check_needed(owners, schema.OWNER)
-    at = _machine_of(owners, machines)
-    names = (owners[name].to_pylist() for name in ("survey", "owner"))
-    if len({*zip(*names, strict=True)}) < len(owners):
-        raise FlawError("an owner is there twice")
-
-    def sums(values: np.ndarray) -> np.ndarray:
-        return np.bincount(at, values, len(machines))
-
-    page = _said(machines, "page_size", PAGE_MIN)
-    ram = _said(machines, "ram_bytes", RAM_UNKNOWN)
-    pages, zero, same = (_floats(owners, n) for n in ("pages", "pages_zero", "pages_same"))
-    if (zero + same > pages).any():
-        raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
-    theta = owners["theta"].to_numpy()
-    share = (theta.astype(np.float64) - schema.HASH_MIN) / 2.0**64
-    expected = share * SLACK * (pages - zero - same)
-    if ((theta != schema.THETA_ALL) & (expected < _said(machines, "sketch_size", 1)[at])).any():
-        raise FlawError("an owner's theta is too small for its pages and its sketch's size")
-    for name in _ESTIMATED:
-        _check_estimate(owners, name, (pages + 1.0) * (1.0 if name[:6] == "pages_" else page[at]))
-    if (sums(np.ones(len(at))) > OWNERS_MAX).any():
-        raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
-    if (sums(pages) * page > OF_RAM * ram).any():
-        raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
-    widths = {f"pool_{codec}": float(schema.BLOCK) for codec in schema.CODECS} | {
-        "pages_distinct": 1.0
-    }
-    for name, unit in widths.items():
-        width = _floats(owners, f"{name}_high") - _floats(owners, f"{name}_low")
-        if (sums((width / (2.0 * unit)) ** 2) > SQUARES_MAX).any():
-            raise FlawError(f"{name} has intervals that are too wide to be added up")
-
-
-def check_sizes(sizes: pa.Table, owned: pa.Table, machines: pa.Table) -> None:
-    """What contents of a class take on average is of that class, and no more than a page."""
-    _check_needed(sizes, schema.SIZE)
-    at, count = _machine_of(sizes, machines), _floats(sizes, "count")
-    page, rows = _said(machines, "page_size", PAGE_MIN)[at], _said(machines, "rows", 0)
-    owners = np.bincount(_machine_of(owned, machines), minlength=len(machines))
-    most = np.minimum(rows, owners * _said(machines, "sketch_size", PAGES_MAX))
-    if (np.bincount(at, count, len(machines)) > most).any():
-        raise FlawError("classes of sizes have more contents than the survey's rows or sketches")
-    of, eighth = _floats(sizes, "object_class"), count * page / schema.CLASSES
-    if len({*zip(at, of, strict=True)}) < len(of):
-        raise FlawError("a class of sizes is there twice")
-    taken = _floats(sizes, "bytes_zstd")
-    if ((taken < of * eighth) | (taken > (of + 1.0) * eighth)).any():
-        raise FlawError("bytes_zstd is not of its class")
-    for codec in schema.CODECS:
-        for name, most in ((f"bytes_{codec}", page), (f"squares_{codec}", page**2)):
-            if (_floats(sizes, name) > count * most).any():
-                raise FlawError(f"{name} is more than its contents can take")
-
-
-def _machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
+def machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
     """Which of the machines each row is about."""
     surveys = machines["survey"].cast(pa.string()).combine_chunks()
     found = pc.index_in(rows["survey"].cast(pa.string()), surveys)
@@ -265,25 +143,63 @@ def _machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
     return found.to_numpy()
 
 
+def check_machines(machines: pa.Table) -> None:
+    """Each survey has one machine."""
+    if not len(machines):
+        raise FlawError("no row says which machine it is")
+    if len(pc.unique(machines["survey"])) < len(machines):
+        raise FlawError("a survey has two rows about its machine")
+
+
+def check_owners(owners: pa.Table, machines: pa.Table) -> np.ndarray:
+    """Owners against what their survey says of its machine; gives the machine of each."""
+    at = machine_of(owners, machines)
+    if len(owners.group_by(["survey", "owner"]).aggregate([])) < len(owners):
+        raise FlawError("an owner is there twice")
+    page, ram = _said(machines, "page_size", 1), _said(machines, "ram_bytes", RAM_UNKNOWN)
+    pages, zero, same = (floats(owners, n) for n in ("pages", "pages_zero", "pages_same"))
+    if (zero + same > pages).any():
+        raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
+    theta = owners["theta"].to_numpy()
+    expected = (theta.astype(np.float64) - schema.HASH_MIN) / 2.0**64 * (pages - zero - same)
+    least = _said(machines, "sketch_size", 1)[at] / SLACK
+    if ((theta != schema.THETA_ALL) & (expected < least)).any():
+        raise FlawError("an owner's theta is too small for its pages and its sketch's size")
+    for name in _ESTIMATED:
+        of_pages = name == "pages_distinct"
+        most = pages + 1.0 if of_pages else (pages + 1.0) * page[at] + ROUNDED
+        value, low, high = (floats(owners, f"{name}{end}") for end in ("", "_low", "_high"))
+        if (np.maximum(high, -low) > SLACK * most).any() or (value > 4 * most).any():
+            raise FlawError(f"{name} is more than its pages can take")
+        if (low > high * (1.0 + 1e-6) + ROUNDED).any():
+            raise FlawError(f"{name} has an interval that ends before it begins")
+    if (np.bincount(at, pages, len(machines)) * page > OF_RAM * ram).any():
+        raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
+    return at
+
+
+def check_sizes(sizes: pa.Table, machines: pa.Table) -> None:
+    """What contents of a class take on average is of that class, and no more than a page."""
+    at, count = machine_of(sizes, machines), floats(sizes, "count")
+    page, rows = _said(machines, "page_size", 1)[at], _said(machines, "rows", 0)
+    if (np.bincount(at, count, len(machines)) > rows).any():
+        raise FlawError("classes of sizes have more contents than the survey's rows")
+    of, eighth = floats(sizes, "object_class"), count * page / schema.CLASSES
+    if len({*zip(at, of, strict=True)}) < len(of):
+        raise FlawError("a class of sizes is there twice")
+    taken = floats(sizes, "bytes_zstd")
+    if ((taken < of * eighth - ROUNDED) | (taken > (of + 1.0) * eighth + ROUNDED)).any():
+        raise FlawError("bytes_zstd is not of its class")
+    for codec in schema.CODECS:
+        for name, most in ((f"bytes_{codec}", page), (f"squares_{codec}", page**2)):
+            if (floats(sizes, name) > (count + ROUNDED / 1024) * most).any():
+                raise FlawError(f"{name} is more than its contents can take")
+
+
 def _said(machines: pa.Table, name: str, otherwise: int) -> np.ndarray:
     return np.array([one or otherwise for one in machines[name].to_pylist()], np.float64)
 
 
-def _floats(owners: pa.Table, name: str) -> np.ndarray:
-    return owners[name].to_numpy().astype(np.float64)
-
-
-def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
-    value, low, high = (_floats(owners, f"{name}{end}") for end in ("", "_low", "_high"))
-    wide = np.maximum(high, -low) > SLACK * most
-    if (wide | (value > VALUE_SLACK * most)).any():
-        raise FlawError(f"{name} is more than its pages can take")
-    if (low > high + 1.0 + 1e-6 * np.abs(high)).any():
-        raise FlawError(f"{name} has an interval that ends before it begins")
-
-
-def surveys_of_contents(contents: pa.Table) -> set[str | None]:
-    """Whose they are, if their counts and classes can be true."""
-    for name in ("count", "object_class"):
-        _check_range(name, contents[name], *BOUNDS[name])
-    return {*pc.unique(contents["survey"].cast(pa.string())).to_pylist()}
+def floats(rows: pa.Table, name: str) -> np.ndarray:
+    """A column as numbers; NULL is not a number."""
+    return rows[name].to_numpy().astype(np.float64)

@@ -18,8 +18,6 @@ class FleetError(Exception):
 
 
 LENGTH_MAX = 500
-GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
-"""What workloads can be grouped by."""
 
 
 def inert(text: object) -> str:

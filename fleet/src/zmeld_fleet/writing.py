@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 import secrets
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -19,21 +21,23 @@ DIGEST_BYTES = 1 << 20
 TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
-def digest_of(file: pa.NativeFile, length: int) -> int:
+def digest_of(file: BinaryIO, length: int) -> int:
     """The digest of so many bytes behind the first four of a file."""
-    digest, at, end = 0, len(MAGIC), min(len(MAGIC) + length, file.size())
-    while at < end:
-        data = file.read_at(min(DIGEST_BYTES, end - at), at)
-        digest, at = zlib.crc32(data, digest), at + len(data)
+    digest, left = 0, length
+    file.seek(len(MAGIC))
+    while left > 0 and (data := file.read(min(DIGEST_BYTES, left))):
+        digest, left = zlib.crc32(data, digest), left - len(data)
+    file.seek(0)
     return digest
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """A file gets its name when all of it is on the disk; no other user's link is followed."""
+@contextmanager
+def written_whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A file that gets its name when all of it is on the disk; no other's link is followed."""
     part = path.with_name(f".{path.name}.part-{secrets.token_hex(8)}")
     try:
-        with open(part, "xb") as file:
-            file.write(data)
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.rename(part, path)
@@ -48,3 +52,9 @@ def write_whole(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """The same with these bytes."""
+    with written_whole(path) as file:
+        file.write(data)

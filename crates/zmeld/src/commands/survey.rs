@@ -10,7 +10,7 @@ use zmeld_memory::Selection;
 use zmeld_report::units::duration;
 use zmeld_scan::ScanProgress;
 use zmeld_survey::report::{document, owner_table, SurveyResult};
-use zmeld_survey::{key, pressure, Key, Place, Schedule, SurveyOptions};
+use zmeld_survey::{key, pressure, Key, Place, Schedule, Survey, SurveyOptions};
 
 use crate::args::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;
@@ -141,7 +141,14 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     let survey = match args.quiet {
         true => read(),
         false => progress::show(&["reading"], &done, page_size, read),
-    }?;
+    };
+    let is_whole = options.selection == Selection::All;
+    if matches!(survey, Err(zmeld_survey::Error::Pressure { .. })) && is_whole {
+        // Those in need would be missing first, and nobody would know.
+        let refusal = Survey::refusal(&host, &key, &options)?;
+        place.put(&refusal, &zmeld_survey::parquet(&refusal)?)?;
+    }
+    let survey = survey?;
     let written = zmeld_survey::parquet(&survey)?;
     let file = place.put(&survey, &written)?;
     let outcome = match survey.interrupted {
@@ -151,7 +158,8 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     if survey.refused > 0 && survey.selection.is_none() {
         // It is kept, and will not count: that is said to cron, too.
         output::say(format_args!(
-            "processes that might not be read: {}; zmeld-fleet leaves such a survey out as partial",
+            "processes that might not be read: {}; from 1 % of all on zmeld-fleet leaves such a \
+             survey out as partial",
             survey.refused
         ));
     }

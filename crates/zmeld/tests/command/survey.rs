@@ -373,7 +373,15 @@ fn it_gives_up_where_memory_is_short() {
     assert_eq!(code(&output), 75, "{said}");
     assert!(said.contains("memory is short (some 55 %"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(surveys(place.path()).is_empty() && output.stdout.is_empty());
+    assert!(output.stdout.is_empty());
+    // That the machine is there is left all the same: a survey without owners.
+    let [left] = &surveys(place.path())[..] else {
+        panic!("no refusal")
+    };
+    let rows = read(left);
+    let machine = &rows[0];
+    assert_eq!((rows.len(), string(machine, "record")), (1, "machine"));
+    assert_eq!(machine["interrupted"], Field::Bool(true));
 }
 
 #[test]
