@@ -25,14 +25,14 @@ pub(crate) enum Cause {
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
     Short(bool, Sample),
-    /// Something would have to end, and nothing is ended: an owner, what he holds, what he took
-    /// where he is to blame, and why he may not be ended.
-    Nothing(Cause, Sample, Arc<str>, u64, Option<u64>, &'static str),
-    /// Some are ended, or would be.
+    /// Something would have to end, and nothing is: why that owner may not be ended, and whether
+    /// he is to blame.
+    Nothing(Cause, Sample, Account, &'static str, bool),
+    /// Some would be ended, or are.
     Would(Victim),
     Ends(Victim),
     Ended(Gone),
-    /// Owners were found; and whether for the first time, which is told.
+    /// Owners were looked into; and whether for the first time, which is told.
     Found(Arc<Report>, bool),
     /// Memory cannot be looked at.
     Blind,
@@ -40,14 +40,20 @@ pub(crate) enum Event {
     Failed(Arc<str>),
 }
 
+/// An owner, what he holds, how much more that is than ten seconds ago, and what all took.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    pub owner: Arc<str>,
+    pub id: u64,
+    pub held_bytes: u64,
+    pub took_bytes: u64,
+    pub went_bytes: u64,
+}
+
 /// Processes that have to end, of one owner, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
-    pub owner: Arc<str>,
-    pub held_bytes: u64,
-    /// How much more that is than ten seconds ago, and what all owners took.
-    pub took_bytes: u64,
-    pub went_bytes: u64,
+    pub account: Account,
     /// Of the first one.
     pub group: Arc<str>,
     pub process: Arc<str>,
@@ -89,17 +95,20 @@ impl fmt::Display for Event {
             Event::Short(false, sample) => {
                 write!(f, "memory is not short any more: {}", room(sample))
             }
-            Event::Nothing(cause, sample, owner, held, took, why) => {
-                let held = bytes(*held);
-                let why = match took {
-                    Some(took) => format!(
-                        "{owner} took most, {} in 10 s, holds {held} and is not ended ({why}): nor \
-                         is anybody else for it, the kernel decides",
-                        bytes(*took)
+            Event::Nothing(cause, sample, account, why, is_blamed) => {
+                let (owner, held) = (&account.owner, bytes(account.held_bytes));
+                let (because, took) = (because(*cause, sample), bytes(account.took_bytes));
+                match is_blamed {
+                    true => write!(
+                        f,
+                        "{because}; {owner} took most, {took} in 10 s, holds {held} and is not \
+                         ended ({why}): nor is anybody else for it, the kernel decides"
                     ),
-                    None => format!("nothing is ended: {owner} holds most, {held}: {why}"),
-                };
-                write!(f, "{}; {why}", because(*cause, sample))
+                    false => write!(
+                        f,
+                        "{because}; nothing is ended: {owner} holds most, {held}: {why}"
+                    ),
+                }
             }
             Event::Would(victim) => write!(f, "would end {victim}"),
             Event::Ends(victim) => write!(f, "ends {victim}"),
@@ -144,8 +153,9 @@ impl fmt::Display for Victim {
         if self.is_whole {
             write!(f, " with all of {}", self.group)?;
         }
-        let (owner, held) = (&self.owner, bytes(self.held_bytes));
-        let (took, went) = (bytes(self.took_bytes), bytes(self.went_bytes));
+        let account = &self.account;
+        let (owner, held) = (&account.owner, bytes(account.held_bytes));
+        let (took, went) = (bytes(account.took_bytes), bytes(account.went_bytes));
         write!(
             f,
             ", oom_score {}: {owner} holds most of those that may be ended, {held}, and took \

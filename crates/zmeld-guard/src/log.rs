@@ -2,8 +2,7 @@
 //! have stopped, and a write to a full pipe waits for him. So may what `on_end` starts.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
 
 use zmeld_linux::Host;
 
@@ -16,10 +15,11 @@ use crate::{Error, GuardRule};
 /// So much waits to be told; what is more is dropped.
 const WAITING_MAX: usize = 256;
 
-/// What `on_end` starts may run for so long,
-const RUN_MAX: Duration = Duration::from_secs(10);
-/// as this user and group.
+/// `on_end` runs as this user and group, and no more of it at a time.
 const NOBODY: u32 = 65534;
+const RUNNING_MAX: usize = 8;
+/// What this process has against the kernel's killer, and its priority, is not inherited.
+const ON_END: &str = "echo 0 >/proc/self/oom_score_adj; exec timeout -k 1 10 nice -n 20 \"$@\"";
 
 /// Events that wait, and who tells them.
 #[derive(Debug)]
@@ -64,7 +64,6 @@ impl Teller {
 pub(crate) struct Outbox {
     log: Teller,
     note: Teller,
-    run: Teller,
 }
 
 impl Outbox {
@@ -81,20 +80,22 @@ impl Outbox {
         let log = move |_: &Seen, events: &mut Vec<Event>| {
             events.drain(..).for_each(|event| say(event.to_string()));
         };
-        let note = move |seen: &Seen, events: &mut Vec<Event>| {
-            events.drain(..).for_each(|event| recorder.take(&event));
-            recorder.keep(seen);
+        let mut runner = Runner {
+            command: rule.on_end.clone(),
+            running: Vec::new(),
         };
-        let command = rule.on_end.clone();
-        let run = move |_: &Seen, events: &mut Vec<Event>| {
+        let note = move |seen: &Seen, events: &mut Vec<Event>| {
+            let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+            runner.running.retain_mut(is_running);
             for event in events.drain(..) {
+                recorder.take(&event);
                 if let Event::Ended(gone) = event {
-                    run_on_end(&command, &gone);
+                    runner.run(&gone);
                 }
             }
+            recorder.keep(seen);
         };
         Ok(Outbox {
-            run: Teller::new(name("guard-run"), seen, run)?,
             log: Teller::new(name("guard-log"), seen, log)?,
             note: Teller::new(name("guard-note"), seen, note)?,
         })
@@ -105,9 +106,6 @@ impl Outbox {
         if !matches!(event, Event::Found(_, false)) {
             self.log.leave(event.clone());
         }
-        if matches!(event, Event::Ended(_)) {
-            self.run.leave(event.clone());
-        }
         self.note.leave(event);
     }
 
@@ -115,41 +113,41 @@ impl Outbox {
     pub fn send(&mut self, seen: Seen) {
         self.log.send(seen);
         self.note.send(seen);
-        self.run.send(seen);
     }
 }
 
-/// Runs `on_end` as nobody, with the facts in its environment, and ends it where it takes long.
-fn run_on_end(command: &[String], gone: &Gone) {
-    let Some(program) = command.first().filter(|_| gone.is_gone) else {
-        return;
-    };
-    let victim = &gone.victim;
-    // What this process has against the kernel's killer, and its priority, is not inherited.
-    let script = "echo 0 >/proc/self/oom_score_adj; exec nice -n 20 \"$@\"";
-    let mut run = Command::new("/bin/sh");
-    run.args(["-c", script, program])
-        .args(command)
-        .current_dir("/")
-        .env_clear();
-    run.env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    run.env("ZMELD_OWNER", &*victim.owner)
-        .env("ZMELD_GROUP", &*victim.group)
-        .env("ZMELD_PROCESS", &*victim.process)
-        .env("ZMELD_PID", victim.pid.to_string())
-        .env("ZMELD_PROCESSES", victim.processes.to_string())
-        .env("ZMELD_HELD_BYTES", victim.held_bytes.to_string())
-        .env("ZMELD_WHY", victim.to_string());
-    if rustix::process::geteuid().is_root() {
-        run.uid(NOBODY).gid(NOBODY);
+/// Who runs `on_end`.
+struct Runner {
+    command: Vec<String>,
+    running: Vec<Child>,
+}
+
+impl Runner {
+    /// Runs it as nobody, with the facts in its environment; what takes long is ended.
+    fn run(&mut self, gone: &Gone) {
+        let is_due = gone.is_gone && self.running.len() < RUNNING_MAX;
+        let Some(program) = self.command.first().filter(|_| is_due) else {
+            return;
+        };
+        let victim = &gone.victim;
+        let mut run = Command::new("/bin/sh");
+        run.args(["-c", ON_END, program])
+            .args(&self.command)
+            .current_dir("/")
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("ZMELD_OWNER", &*victim.account.owner)
+            .env("ZMELD_GROUP", &*victim.group)
+            .env("ZMELD_PROCESS", &*victim.process)
+            .env("ZMELD_PID", victim.pid.to_string())
+            .env("ZMELD_PROCESSES", victim.processes.to_string())
+            .env("ZMELD_HELD_BYTES", victim.account.held_bytes.to_string())
+            .env("ZMELD_WHY", victim.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        if rustix::process::geteuid().is_root() {
+            run.uid(NOBODY).gid(NOBODY);
+        }
+        self.running.extend(run.spawn());
     }
-    let Ok(mut child) = run.spawn() else { return };
-    let begin = Instant::now();
-    while begin.elapsed() < RUN_MAX && matches!(child.try_wait(), Ok(None)) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
 }

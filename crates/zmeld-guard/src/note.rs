@@ -150,11 +150,11 @@ impl Recorder {
                 let victim = &gone.victim;
                 let reaction_us = victim.reaction.as_micros();
                 self.note.ended.push(Ended {
-                    owner: victim.owner.to_string(),
+                    owner: victim.account.owner.to_string(),
                     group: victim.group.to_string(),
                     process: victim.process.to_string(),
                     why: victim.to_string(),
-                    held_bytes: victim.held_bytes,
+                    held_bytes: victim.account.held_bytes,
                     processes: victim.processes,
                     was_killed: gone.was_killed,
                     reaction_us: u64::try_from(reaction_us).unwrap_or(u64::MAX),

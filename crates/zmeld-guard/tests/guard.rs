@@ -535,6 +535,10 @@ fn what_is_told_of_an_end_runs_as_nobody() {
     machine.add("system.slice/a.service", "leak:800");
     machine.available = Some(40);
     machine.looks(4, Duration::from_secs(1));
+    let is_told = || fs::read_to_string(&told).is_ok_and(|it| it.ends_with('\n'));
+    while !is_told() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let user = if rustix::process::geteuid().is_root() {
         65534
     } else {
