@@ -126,7 +126,6 @@ pub(crate) fn releaser(thread: Option<&str>) -> Result<Worker<Vec<Arc<OwnedFd>>>
 impl GuardLoop {
     /// Tells some to end, where those that were told already do not do.
     pub(crate) fn end_some(&mut self, cause: Cause, sample: &Sample, now: Instant) {
-        let begin = Instant::now();
         let in_time = self.endings.iter().filter(|it| !it.is_stuck(now));
         let pending: u64 = in_time.clone().map(|it| it.process.gives_bytes).sum();
         let is_going = in_time.count() > 0;
@@ -174,17 +173,16 @@ impl GuardLoop {
             is_whole: first.group.is_whole,
             cause,
             sample: *sample,
-            reaction: Duration::ZERO,
         };
         if !self.dry_run {
-            self.tell(victim, begin, now);
+            self.tell(victim, now);
         } else if is_over(&mut self.told_would, now) {
             self.outbox.say(Event::Would(victim));
         }
     }
 
     /// Tells those that were chosen.
-    fn tell(&mut self, mut victim: Victim, begin: Instant, now: Instant) {
+    fn tell(&mut self, mut victim: Victim, now: Instant) {
         // From behind, so that places in front stay.
         self.chosen.sort_unstable();
         let first = self.endings.len();
@@ -223,7 +221,6 @@ impl GuardLoop {
                 self.ask(Task::Mark(group));
             }
         }
-        victim.reaction = begin.elapsed();
         self.outbox.say(Event::Ends(victim.clone()));
         match &mut self.round {
             Some(round) => {

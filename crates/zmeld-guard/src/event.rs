@@ -65,8 +65,6 @@ pub(crate) struct Victim {
     pub is_whole: bool,
     pub cause: Cause,
     pub sample: Sample,
-    /// From the look to the last signal.
-    pub reaction: Duration,
 }
 
 /// Those that have gone, or do not go.
@@ -83,7 +81,6 @@ pub(crate) struct Gone {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub watched: Vec<String>,
-    pub kept: Vec<String>,
     /// What `end` names and nobody is called.
     pub unmatched: Vec<String>,
 }
@@ -91,9 +88,10 @@ pub(crate) struct Report {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Short(true, sample) => write!(f, "memory is short: {}", room(sample)),
-            Event::Short(false, sample) => {
-                write!(f, "memory is not short any more: {}", room(sample))
+            Event::Short(is_short, sample) => {
+                let more = if *is_short { "" } else { " not" };
+                let any = if *is_short { "" } else { " any more" };
+                write!(f, "memory is{more} short{any}: {}", room(sample))
             }
             Event::Nothing(cause, sample, account, why, is_blamed) => {
                 let (owner, held) = (&account.owner, bytes(account.held_bytes));
@@ -113,28 +111,26 @@ impl fmt::Display for Event {
             Event::Would(victim) => write!(f, "would end {victim}"),
             Event::Ends(victim) => write!(f, "ends {victim}"),
             Event::Ended(gone) => {
-                let victim = &gone.victim;
                 let by = if gone.was_killed { " by SIGKILL" } else { "" };
                 let how = match gone.is_gone {
                     true => "ended after",
                     false => "does not end, it waits in the kernel: given up after",
                 };
                 let (age, left) = (gone.age.as_secs_f64(), bytes(gone.headroom_bytes));
-                let processes = processes(victim);
+                let all = processes(&gone.victim);
                 write!(
                     f,
-                    "{processes} {how} {age:.1} s{by}; programs can take {left} more"
+                    "{all} {how} {age:.1} s{by}; programs can take {left} more"
                 )
             }
             Event::Found(report, _) => {
+                let watched = &report.watched;
+                let shown = watched[..watched.len().min(SHOWN_MAX)].join(", ");
                 f.write_str("it follows this machine's memory, and ")?;
-                match &report.watched[..] {
-                    [] => f.write_str("ends nothing")?,
-                    all if all.len() <= SHOWN_MAX => write!(f, "may end: {}", all.join(", "))?,
-                    all => {
-                        let (shown, more) = all.split_at(SHOWN_MAX);
-                        write!(f, "may end: {} and {} more", shown.join(", "), more.len())?
-                    }
+                match watched.len().saturating_sub(SHOWN_MAX) {
+                    _ if watched.is_empty() => f.write_str("ends nothing")?,
+                    0 => write!(f, "may end: {shown}")?,
+                    more => write!(f, "may end: {shown} and {more} more")?,
                 }
                 match &report.unmatched[..] {
                     [] => Ok(()),
@@ -149,18 +145,20 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Victim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", processes(self))?;
+        f.write_str(&processes(self))?;
         if self.is_whole {
             write!(f, " with all of {}", self.group)?;
         }
         let account = &self.account;
-        let (owner, held) = (&account.owner, bytes(account.held_bytes));
-        let (took, went) = (bytes(account.took_bytes), bytes(account.went_bytes));
         write!(
             f,
-            ", oom_score {}: {owner} holds most of those that may be ended, {held}, and took \
-             {took} of the {went} that went in 10 s; {}",
+            ", oom_score {}: {} holds most of those that may be ended, {}, and took {} of the {} \
+             that went in 10 s; {}",
             self.score,
+            account.owner,
+            bytes(account.held_bytes),
+            bytes(account.took_bytes),
+            bytes(account.went_bytes),
             because(self.cause, &self.sample)
         )
     }
@@ -189,14 +187,17 @@ fn because(cause: Cause, sample: &Sample) -> String {
 }
 
 fn room(sample: &Sample) -> String {
-    let share = sample.headroom_bytes as f64 / sample.can_bytes.max(1) as f64;
-    let (left, share) = (bytes(sample.headroom_bytes), percent(share));
-    let room = format!("programs can take {left} more, {share} of what they can have");
+    let left = sample.headroom_bytes as f64;
+    let share = percent(left / sample.can_bytes.max(1) as f64);
+    let room = format!(
+        "programs can take {} more, {share} of what they can have",
+        bytes_text(left)
+    );
     match is_soon(sample) {
-        true => {
-            let time = sample.headroom_bytes as f64 / sample.goes;
-            format!("{room}, used up in {:.0} s at this rate", time.ceil())
-        }
+        true => format!(
+            "{room}, used up in {:.0} s at this rate",
+            (left / sample.goes).ceil()
+        ),
         false => room,
     }
 }

@@ -193,18 +193,12 @@ impl Planner {
         }
         if plan.is_full {
             self.looked_into = Some(now);
-            let those = |is_kept: bool| {
-                let is_it = move |it: &&Owner| matches!(it.right, Right::Kept(_)) == is_kept;
-                owners
-                    .iter()
-                    .filter(is_it)
-                    .map(|it| it.shown.clone())
-                    .collect()
-            };
+            let may = owners
+                .iter()
+                .filter(|it| !matches!(it.right, Right::Kept(_)));
             let unmatched = end.iter().map(ToString::to_string);
             plan.report = Some(Arc::new(Report {
-                watched: those(false),
-                kept: those(true),
+                watched: may.map(|it| it.shown.clone()).collect(),
                 unmatched: unmatched.filter(|it| !named.contains(it)).collect(),
             }));
         }
