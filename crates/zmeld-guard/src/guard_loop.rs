@@ -168,8 +168,9 @@ impl GuardLoop {
         by_threads: bool,
         say: impl FnMut(String) + Send + 'static,
     ) -> Result<GuardLoop, Error> {
-        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|err| Error::CannotGuard {
-            why: format!("processes cannot be held, which needs Linux 5.3 (pidfd_open): {err}"),
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|err| {
+            let why = "processes cannot be held, which needs Linux 5.3 (pidfd_open)";
+            Error::Missing(format!("{why}: {err}"))
         })?;
         let now = Instant::now();
         let seen = Seen {

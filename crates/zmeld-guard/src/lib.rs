@@ -60,6 +60,9 @@ pub enum Error {
         /// Why, with a way out.
         why: String,
     },
+    /// A privilege or a kernel feature is missing: which, with a way out.
+    #[error("{0}")]
+    Missing(String),
     /// The configuration says nothing that can be done.
     #[error("{0}; zmeld config check says where")]
     Config(String),

@@ -273,16 +273,20 @@ impl Groups {
         if let Some(hierarchy) = &self.hierarchy {
             self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, name, &mut owners)?;
         }
-        let mut users: HashMap<u32, u64> = HashMap::new();
+        // What they hold, and whether any of it may be ended.
+        let mut users: HashMap<u32, (u64, bool)> = HashMap::new();
         for pid in self.unowned()? {
             if let Some(status) = Status::read(&self.host, pid) {
-                *users.entry(status.uid).or_default() += status.holds_bytes;
+                let (bytes, may) = users.entry(status.uid).or_default();
+                *bytes += status.holds_bytes;
+                *may = *may || !is_never(&self.host, pid);
             }
         }
-        owners.extend(users.into_iter().map(|(uid, bytes)| {
-            let right = match self.is_named("/") {
-                true => Right::Ended,
-                false => Right::Kept(NOT_NAMED),
+        owners.extend(users.into_iter().map(|(uid, (bytes, may))| {
+            let right = match () {
+                () if !may => Right::Kept("it is needed to get at the machine"),
+                () if !self.is_named("/") => Right::Kept(NOT_NAMED),
+                () => Right::Ended,
             };
             let shown = format!("user {uid} outside of all groups");
             owner(Place::User(uid), shown, right, (bytes, bytes))
@@ -414,6 +418,12 @@ impl Groups {
         let text = self.host.read_optional(it.top.join("cgroup.procs"))?;
         Ok(pids(&text.unwrap_or_default()).collect())
     }
+}
+
+/// Whether a process is the first one, this one, or one that the kernel ends never.
+pub(crate) fn is_never(host: &Host, pid: u32) -> bool {
+    let adjusted = || host.read(format!("/proc/{pid}/oom_score_adj"));
+    pid == 1 || pid == std::process::id() || adjusted().is_ok_and(|it| it.trim() == "-1000")
 }
 
 /// The numbers in a list of processes.

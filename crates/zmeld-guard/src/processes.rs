@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use rustix::process::{getpid, pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
-use crate::owners::{id, pids, uid_of, Groups, Owner, Place, Status};
+use crate::owners::{id, is_never, pids, uid_of, Groups, Owner, Place, Status};
 
 /// Programs by which one gets in: those of root in a user's groups.
 const LOGINS: [&str; 12] = [
@@ -108,7 +108,7 @@ pub(crate) fn list(
     }
     let shields = shields(&passed);
     let is_shielded = |at: usize| walked[at].passed.is_some_and(|id| shields.contains(&id));
-    found.retain(|(pid, at)| !is_never(*pid) && !without(*pid) && !is_shielded(*at));
+    found.retain(|(pid, at)| !is_never(host, *pid) && !without(*pid) && !is_shielded(*at));
     let mut scored: Vec<(u32, u32, usize)> = found
         .into_iter()
         .filter_map(|(pid, at)| {
@@ -146,10 +146,6 @@ pub(crate) fn list(
     listed.into_iter().map(|(it, ..)| it).collect()
 }
 
-fn is_never(pid: u32) -> bool {
-    pid == 1 || pid == getpid().as_raw_nonzero().get() as u32
-}
-
 fn open_group(groups: &Groups, owner: &Owner, walked: &Walked) -> Group {
     let Place::Group(top) = &owner.place else {
         return Group {
@@ -183,7 +179,7 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Walked) -> Group {
     }
 }
 
-/// Holds a process, and looks at it then; none where it is gone, or cannot be ended.
+/// Holds a process, and looks at it then; none where it is gone.
 fn hold(
     groups: &Groups,
     owner: &Owner,
@@ -203,8 +199,6 @@ fn hold(
             text.map_or(true, |text| pids(&text).any(|it| it == pid))
         }
     };
-    let adjusted = || host.read(format!("/proc/{pid}/oom_score_adj"));
-    let is_kept = score == 0 && adjusted().is_ok_and(|it| it.trim() == "-1000");
     let process = Process {
         group: group.clone(),
         pid,
@@ -214,7 +208,7 @@ fn hold(
         gives_bytes: status.gives_bytes,
         is_main: Status::read(host, status.parent).is_some_and(|it| it.name == "systemd"),
     };
-    (is_there && !is_kept).then_some((process, status))
+    is_there.then_some((process, status))
 }
 
 /// Sends a signal, or none, to all that is in a group and below it by now, without what is passed
@@ -234,7 +228,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
         }
         true
     });
-    found.retain(|pid| !is_never(*pid));
+    let count = found.len();
+    found.retain(|pid| !is_never(&groups.host, *pid));
+    // `cgroup.kill` does not leave those alone.
+    is_all &= found.len() == count;
     let kill = || groups.host.write(directory.join("cgroup.kill"), "1");
     let is_done = signal == Some(Signal::KILL) && is_all && !found.is_empty() && kill().is_ok();
     let mut seen = 0;
