@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::vec::Drain;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::XattrFlags;
@@ -19,7 +20,7 @@ use crate::memory::Sample;
 use crate::owners::Groups;
 use crate::plan::Outcome;
 use crate::processes::{signal_group, Group, Process};
-use crate::worker::Worker;
+use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
 
 /// No more processes are on their way out at a time.
@@ -76,22 +77,18 @@ pub(crate) fn ender(
     host: &Host,
     rule: &GuardRule,
     thread: Option<&str>,
-) -> Result<Worker<Vec<Task>>, Error> {
+) -> Result<Mailbox<Task>, Error> {
     let (host, rule) = (host.clone(), rule.clone());
-    Worker::new(
-        thread,
-        Vec::with_capacity(GROUPS_MAX),
-        move |tasks: &mut Vec<Task>| {
-            let groups = Groups::find(&host, &rule).ok();
-            for task in tasks.drain(..) {
-                match (task, &groups) {
-                    (Task::Signal(group, signal), Some(all)) => signal_group(all, &group, signal),
-                    (Task::Mark(group), _) => mark(&host, &group),
-                    _ => {}
-                }
+    Mailbox::new(thread, GROUPS_MAX, move |tasks: Drain<Task>| {
+        let groups = Groups::find(&host, &rule).ok();
+        for task in tasks {
+            match (task, &groups) {
+                (Task::Signal(group, signal), Some(all)) => signal_group(all, &group, signal),
+                (Task::Mark(group), _) => mark(&host, &group),
+                _ => {}
             }
-        },
-    )
+        }
+    })
 }
 
 /// systemd reads these when processes of a service have ended, and calls its result `oom-kill`.
@@ -113,14 +110,13 @@ fn mark(host: &Host, group: &Group) {
 
 /// Who takes the memory of what was killed, before it is let run to give it back itself. It waits
 /// for whoever holds the lock of that memory, so it does nothing else.
-pub(crate) fn releaser(thread: Option<&str>) -> Result<Worker<Vec<Arc<OwnedFd>>>, Error> {
-    let release = |killed: &mut Vec<Arc<OwnedFd>>| {
-        for process in killed.drain(..) {
+pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<OwnedFd>>, Error> {
+    Mailbox::new(thread, ENDING_MAX, |killed: Drain<Arc<OwnedFd>>| {
+        for process in killed {
             // Before Linux 5.15, or where it has gone, there is nothing to do.
             let _ = release_memory(&process);
         }
-    };
-    Worker::new(thread, Vec::with_capacity(ENDING_MAX), release)
+    })
 }
 
 impl GuardLoop {
@@ -129,18 +125,17 @@ impl GuardLoop {
         let in_time = self.endings.iter().filter(|it| !it.is_stuck(now));
         let pending: u64 = in_time.clone().map(|it| it.process.gives_bytes).sum();
         let is_going = in_time.count() > 0;
-        let account = match &self.plan.outcome {
-            None => return,
-            Some(Outcome::Pays(account)) => account,
-            Some(Outcome::Spared(account, why, is_blamed)) => {
-                // What is on its way out may do.
-                if !is_going && is_over(&mut self.told_nothing, now) {
-                    let event = Event::Nothing(cause, *sample, account.clone(), why, *is_blamed);
-                    self.outbox.say(event);
-                }
-                return;
-            }
+        let Some(Outcome { account, spared }) = &self.plan.outcome else {
+            return;
         };
+        if let Some((why, is_blamed)) = *spared {
+            // What is on its way out may do.
+            if !is_going && is_over(&mut self.told_nothing, now) {
+                let event = Event::Nothing(cause, *sample, account.clone(), why, is_blamed);
+                self.outbox.say(event);
+            }
+            return;
+        }
         let room = match cause {
             Cause::NoRoom => sample.headroom_bytes,
             Cause::Stalled => sample.available_bytes,
@@ -215,10 +210,10 @@ impl GuardLoop {
             if is_whole {
                 let signal = if is_again { Signal::KILL } else { Signal::TERM };
                 group.left.store(1, Ordering::Relaxed);
-                self.ask(Task::Signal(group.clone(), Some(signal)));
+                self.ender.leave(Task::Signal(group.clone(), Some(signal)));
             }
             if is_whole || is_main {
-                self.ask(Task::Mark(group));
+                self.ender.leave(Task::Mark(group));
             }
         }
         self.outbox.say(Event::Ends(victim.clone()));
@@ -249,12 +244,6 @@ impl GuardLoop {
         1
     }
 
-    fn ask(&mut self, task: Task) {
-        if self.tasks.len() < GROUPS_MAX {
-            self.tasks.push(task);
-        }
-    }
-
     /// Those that were told to end: they have, or are killed. Whether any has.
     pub(crate) fn go_on_ending(&mut self, sample: &Sample, now: Instant) -> bool {
         let (count, end_below) = (self.endings.len(), self.end_below(sample));
@@ -279,8 +268,8 @@ impl GuardLoop {
                 let is_first = ending.killed.is_none();
                 ending.killed.get_or_insert(now);
                 let _ = pidfd_send_signal(&ending.process.fd, Signal::KILL);
-                if is_first && self.killed.len() < self.killed.capacity() {
-                    self.killed.push(ending.process.fd.clone());
+                if is_first {
+                    self.releaser.leave(ending.process.fd.clone());
                 }
                 let round = self.round.iter_mut();
                 round.for_each(|it| it.was_killed = true);
@@ -288,7 +277,8 @@ impl GuardLoop {
             if ending.is_whole {
                 // Until nothing is left in it.
                 let group = Arc::clone(&ending.process.group);
-                self.ask(Task::Signal(group, is_kill.then_some(Signal::KILL)));
+                self.ender
+                    .leave(Task::Signal(group, is_kill.then_some(Signal::KILL)));
             }
         }
         self.tell_of_round(sample, now);

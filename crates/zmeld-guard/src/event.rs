@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use zmeld_linux::amount::{bytes_text, percent_text as percent};
 
+use crate::guard_loop::Seen;
 use crate::memory::{is_soon, Sample};
 
 /// No more owners are named when it begins.
@@ -34,6 +35,8 @@ pub(crate) enum Event {
     Ended(Gone),
     /// Owners were looked into; and whether for the first time, which is told.
     Found(Arc<Report>, bool),
+    /// It was looked; the last of what is said of a look, and not told.
+    Looked(Seen),
     /// Memory cannot be looked at.
     Blind,
     /// Something cannot be looked at.
@@ -137,6 +140,7 @@ impl fmt::Display for Event {
                     all => write!(f, "; nobody is called {} now", all.join(", ")),
                 }
             }
+            Event::Looked(_) => Ok(()),
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
         }

@@ -21,7 +21,7 @@ use crate::log::Outbox;
 use crate::memory::{is_soon, MemoryMonitor, Sample};
 use crate::plan::{Plan, Planner};
 use crate::processes::Process;
-use crate::worker::{thread, Worker};
+use crate::worker::{thread, Mailbox, Worker};
 use crate::{is_due, Error, GuardRule};
 
 /// How often it looks, at least and at most.
@@ -129,11 +129,9 @@ pub struct GuardLoop {
     pub(crate) outbox: Outbox,
     monitor: MemoryMonitor,
     planner: Worker<Plan>,
-    ender: Worker<Vec<Task>>,
-    releaser: Worker<Vec<Arc<OwnedFd>>>,
-    pub(crate) tasks: Vec<Task>,
-    /// Processes that were killed, whose memory is released.
-    pub(crate) killed: Vec<Arc<OwnedFd>>,
+    pub(crate) ender: Mailbox<Task>,
+    /// Takes the memory of those that were killed.
+    pub(crate) releaser: Mailbox<Arc<OwnedFd>>,
     /// Processes that have gone, which the planner closes.
     pub(crate) retired: Vec<Process>,
     pub(crate) plan: Plan,
@@ -172,24 +170,15 @@ impl GuardLoop {
             let why = "processes cannot be held, which needs Linux 5.3 (pidfd_open)";
             Error::Missing(format!("{why}: {err}"))
         })?;
-        let now = Instant::now();
-        let seen = Seen {
-            now,
-            looks: 0,
-            late_us_max: 0,
-            headroom_bytes: 0,
-        };
         let name = |name| by_threads.then_some(name);
         let mut planner = Planner::new(host.clone(), rule.clone(), by_threads);
         let make = move |plan: &mut Plan| planner.make(plan);
         Ok(GuardLoop {
-            outbox: Outbox::new(&host, &rule, seen, !dry_run, by_threads, say)?,
+            outbox: Outbox::new(&host, &rule, !dry_run, by_threads, say)?,
             monitor: MemoryMonitor::open(&host, by_threads)?,
             planner: Worker::new(name("guard-plan"), Plan::new(), make)?,
             ender: ender(&host, &rule, name("guard-end"))?,
             releaser: releaser(name("guard-release"))?,
-            tasks: Vec::with_capacity(GROUPS_MAX),
-            killed: Vec::with_capacity(ENDING_MAX),
             retired: Vec::with_capacity(ENDING_MAX),
             plan: Plan::new(),
             chosen: Vec::with_capacity(AT_ONCE_MAX + LARGEST_MAX),
@@ -209,15 +198,20 @@ impl GuardLoop {
             host,
             rule,
             dry_run,
-            seen,
+            seen: Seen {
+                now: Instant::now(),
+                looks: 0,
+                late_us_max: 0,
+                headroom_bytes: 0,
+            },
         })
     }
 
     /// Looks, and does what is due; when to look again.
     pub fn look(&mut self, now: Instant) -> Duration {
         let pause = self.act(now);
-        hand_over(&mut self.ender, &mut self.tasks);
-        hand_over(&mut self.releaser, &mut self.killed);
+        self.ender.send();
+        self.releaser.send();
         self.seen.now = now;
         self.seen.looks += 1;
         self.outbox.send(self.seen);
@@ -360,14 +354,6 @@ impl GuardLoop {
         Duration::try_from_secs_f64(soonest)
             .unwrap_or(PAUSE_MAX)
             .clamp(PAUSE_MIN, PAUSE_MAX)
-    }
-}
-
-/// Sends what has gathered, where what was sent before is done.
-fn hand_over<T: Send + 'static>(worker: &mut Worker<Vec<T>>, gathered: &mut Vec<T>) {
-    if let Some(sent) = worker.get().filter(|_| !gathered.is_empty()) {
-        std::mem::swap(sent, gathered);
-        worker.send();
     }
 }
 

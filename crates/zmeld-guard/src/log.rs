@@ -3,13 +3,14 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::vec::Drain;
 
 use zmeld_linux::Host;
 
 use crate::event::{Event, Gone};
 use crate::guard_loop::Seen;
 use crate::note::Recorder;
-use crate::worker::Worker;
+use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
 
 /// So much waits to be told; what is more is dropped.
@@ -21,83 +22,49 @@ const RUNNING_MAX: usize = 8;
 /// What this process has against the kernel's killer, and its priority, is not inherited.
 const ON_END: &str = "echo 0 >/proc/self/oom_score_adj; exec timeout -k 1 10 nice -n 20 \"$@\"";
 
-/// Events that wait, and who tells them.
-#[derive(Debug)]
-struct Teller {
-    waiting: Vec<Event>,
-    worker: Worker<(Seen, Vec<Event>)>,
-}
-
-impl Teller {
-    fn new(
-        thread_name: Option<&str>,
-        seen: Seen,
-        mut tell: impl FnMut(&Seen, &mut Vec<Event>) + Send + 'static,
-    ) -> Result<Teller, Error> {
-        let sent = (seen, Vec::with_capacity(WAITING_MAX));
-        Ok(Teller {
-            waiting: Vec::with_capacity(WAITING_MAX),
-            worker: Worker::new(thread_name, sent, move |(seen, events)| tell(seen, events))?,
-        })
-    }
-
-    fn leave(&mut self, event: Event) {
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.push(event);
-        }
-    }
-
-    fn send(&mut self, seen: Seen) {
-        if let Some((last, events)) = self.worker.get() {
-            *last = seen;
-            // Those that were told are none any more.
-            if events.is_empty() {
-                std::mem::swap(events, &mut self.waiting);
-            }
-            self.worker.send();
-        }
-    }
-}
-
 /// Where events are left to be told; it never waits.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    log: Teller,
-    note: Teller,
+    log: Mailbox<Event>,
+    note: Mailbox<Event>,
 }
 
 impl Outbox {
     pub fn new(
         host: &Host,
         rule: &GuardRule,
-        seen: Seen,
         is_noted: bool,
         by_threads: bool,
         mut say: impl FnMut(String) + Send + 'static,
     ) -> Result<Outbox, Error> {
         let name = |name| by_threads.then_some(name);
         let mut recorder = Recorder::new(host.clone(), is_noted);
-        let log = move |_: &Seen, events: &mut Vec<Event>| {
-            events.drain(..).for_each(|event| say(event.to_string()));
-        };
         let mut runner = Runner {
             command: rule.on_end.clone(),
             running: Vec::new(),
         };
-        let note = move |seen: &Seen, events: &mut Vec<Event>| {
-            let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
-            runner.running.retain_mut(is_running);
-            for event in events.drain(..) {
-                recorder.take(&event);
-                if let Event::Ended(gone) = event {
-                    runner.run(&gone);
-                }
-            }
-            recorder.keep(seen);
-        };
         Ok(Outbox {
-            log: Teller::new(name("guard-log"), seen, log)?,
-            note: Teller::new(name("guard-note"), seen, note)?,
+            log: Mailbox::new(
+                name("guard-log"),
+                WAITING_MAX,
+                move |events: Drain<Event>| {
+                    events.for_each(|event| say(event.to_string()));
+                },
+            )?,
+            note: Mailbox::new(
+                name("guard-note"),
+                WAITING_MAX,
+                move |events: Drain<Event>| {
+                    let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+                    runner.running.retain_mut(is_running);
+                    for event in events {
+                        recorder.take(&event);
+                        if let Event::Ended(gone) = event {
+                            runner.run(&gone);
+                        }
+                    }
+                },
+            )?,
         })
     }
 
@@ -111,8 +78,12 @@ impl Outbox {
 
     /// Once a look.
     pub fn send(&mut self, seen: Seen) {
-        self.log.send(seen);
-        self.note.send(seen);
+        // Where the recorder stands still, there is room for what is worth more.
+        if self.note.waiting() < WAITING_MAX / 2 {
+            self.note.leave(Event::Looked(seen));
+        }
+        self.log.send();
+        self.note.send();
     }
 }
 

@@ -156,12 +156,13 @@ impl Recorder {
                 self.note.watched = most(&report.watched);
                 self.note.unmatched = most(&report.unmatched);
             }
+            Event::Looked(seen) => self.keep(seen),
             _ => {}
         }
     }
 
     /// Writes what is due.
-    pub fn keep(&mut self, seen: &Seen) {
+    fn keep(&mut self, seen: &Seen) {
         let now = seen.now;
         let began = *self.began.get_or_insert(now);
         if !self.is_on {

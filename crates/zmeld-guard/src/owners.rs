@@ -55,6 +55,8 @@ pub(crate) enum Place {
     Group(PathBuf),
     /// A user's number: his processes that are in no owner's group.
     User(u32),
+    /// What is charged to nobody who is there.
+    Nobody,
 }
 
 /// Who holds memory.
@@ -71,11 +73,11 @@ pub(crate) struct Owner {
     pub is_stalled: bool,
 }
 
-/// What a path or an owner is known by where no memory may be taken; never 0.
+/// What a path or an owner is known by where no memory may be taken.
 pub(crate) fn id(of: &(impl Hash + ?Sized)) -> u64 {
     let mut id = DefaultHasher::new();
     of.hash(&mut id);
-    id.finish().max(1)
+    id.finish()
 }
 
 /// What somebody holds, and how it came.
@@ -155,8 +157,16 @@ pub(crate) struct Visited<'a> {
     pub is_named: bool,
     /// It is passed over with this group, the topmost one.
     pub passed: Option<u64>,
-    pub is_topmost_passed: bool,
+    is_topmost: bool,
     pub is_avoided: bool,
+}
+
+impl Visited<'_> {
+    /// It, where it is passed over and the group above it is not.
+    pub fn topmost_passed(&self) -> Option<(u64, PathBuf)> {
+        let passed = self.passed.filter(|_| self.is_topmost);
+        passed.map(|id| (id, self.directory.clone()))
+    }
 }
 
 impl Groups {
@@ -252,7 +262,7 @@ impl Groups {
                 directory: directory.join(below.unwrap_or(Path::new(""))),
                 is_named: named.is_some(),
                 passed: passed.map(|(_, id)| id),
-                is_topmost_passed: passed.is_some_and(|(at, _)| at == depth),
+                is_topmost: passed.is_some_and(|(at, _)| at == depth),
                 is_avoided: avoided.is_some(),
             });
             if !goes_on {
@@ -279,7 +289,7 @@ impl Groups {
             if let Some(status) = Status::read(&self.host, pid) {
                 let (bytes, may) = users.entry(status.uid).or_default();
                 *bytes += status.holds_bytes;
-                *may = *may || !is_never(&self.host, pid);
+                *may = *may || !is_never(&self.host, pid, 0);
             }
         }
         owners.extend(users.into_iter().map(|(uid, (bytes, may))| {
@@ -289,7 +299,7 @@ impl Groups {
                 () => Right::Ended,
             };
             let shown = format!("user {uid} outside of all groups");
-            owner(Place::User(uid), shown, right, (bytes, bytes))
+            Owner::new(Place::User(uid), shown, right, (bytes, bytes))
         }));
         Ok(owners)
     }
@@ -321,7 +331,7 @@ impl Groups {
             owners.push(Owner {
                 shift,
                 is_stalled: !is_stall || self.is_stalled(&directory),
-                ..owner(Place::Group(directory), shown, right, held)
+                ..Owner::new(Place::Group(directory), shown, right, held)
             });
         }
         Ok(())
@@ -420,10 +430,12 @@ impl Groups {
     }
 }
 
-/// Whether a process is the first one, this one, or one that the kernel ends never.
-pub(crate) fn is_never(host: &Host, pid: u32) -> bool {
+/// Whether a process is the first one, this one, or one that the kernel ends never, whose score
+/// is 0.
+pub(crate) fn is_never(host: &Host, pid: u32, score: u32) -> bool {
     let adjusted = || host.read(format!("/proc/{pid}/oom_score_adj"));
-    pid == 1 || pid == std::process::id() || adjusted().is_ok_and(|it| it.trim() == "-1000")
+    let is_self = pid == 1 || pid == std::process::id();
+    is_self || score == 0 && adjusted().is_ok_and(|it| it.trim() == "-1000")
 }
 
 /// The numbers in a list of processes.
@@ -431,19 +443,31 @@ pub(crate) fn pids(text: &str) -> impl Iterator<Item = u32> + '_ {
     text.lines().filter_map(|it| it.parse().ok())
 }
 
-fn owner(place: Place, shown: String, right: Right, (ram_bytes, all_bytes): (u64, u64)) -> Owner {
-    Owner {
-        id: id(&place),
-        place,
-        shown,
-        right,
-        held: Held {
-            ram_bytes,
-            all_bytes,
-            ..Held::default()
-        },
-        shift: 0,
-        is_stalled: true,
+impl Owner {
+    fn new(place: Place, shown: String, right: Right, held: (u64, u64)) -> Owner {
+        Owner {
+            id: id(&place),
+            place,
+            shown,
+            right,
+            held: Held {
+                ram_bytes: held.0,
+                all_bytes: held.1,
+                ..Held::default()
+            },
+            shift: 0,
+            is_stalled: true,
+        }
+    }
+
+    pub fn nobody() -> Owner {
+        let right = Right::Kept("it is charged to nobody who is there");
+        let shown = "memory of nobody who is there".to_owned();
+        Owner::new(Place::Nobody, shown, right, (0, 0))
+    }
+
+    pub fn is_kept(&self) -> bool {
+        matches!(self.right, Right::Kept(_))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Ve
 use crate::ending::ENDING_MAX;
 use crate::event::{Account, Report};
 use crate::guard_loop::hurry;
-use crate::owners::{Groups, Held, History, Owner, Place, NOT_NAMED};
+use crate::owners::{Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
 use crate::{Error, GuardRule};
 
@@ -26,8 +26,6 @@ const LISTED_MAX: usize = 4;
 /// gone through for longer, where he is not to pay.
 const PASSED_MAX: usize = 32;
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
-/// What is charged to nobody who is there.
-const NOBODY: u64 = 0;
 
 /// What is asked for, and what came of it.
 #[derive(Debug, Default)]
@@ -69,12 +67,11 @@ impl Plan {
     }
 }
 
-/// What becomes of whom.
+/// Who pays, or why he does not, and whether he is to blame.
 #[derive(Debug, Clone)]
-pub(crate) enum Outcome {
-    Pays(Account),
-    /// Nothing is ended: why; and whether he is to blame.
-    Spared(Account, &'static str, bool),
+pub(crate) struct Outcome {
+    pub account: Account,
+    pub spared: Option<(&'static str, bool)>,
 }
 
 /// Who makes them.
@@ -133,13 +130,15 @@ impl Planner {
             None => Groups::find(&self.host, &self.rule)?,
         };
         let now = plan.asked.unwrap_or_else(Instant::now);
-        let owners = self.survey(&groups, plan, now)?;
+        let mut owners = self.survey(&groups, plan, now)?;
+        plan.rate = owners.iter().map(|it| it.held.rate).sum();
         let owned: u64 = owners.iter().map(|it| it.held.ram_bytes).sum();
         let nobodys = plan.in_ram_bytes.saturating_sub(owned);
-        let nobody = self.history.keep(NOBODY, (nobodys, nobodys), now, None);
-        plan.rate = owners.iter().map(|it| it.held.rate).sum();
+        let mut nobody = Owner::nobody();
+        nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
+        owners.push(nobody);
         if plan.is_listed {
-            self.choose(&groups, &owners, nobody, plan, now);
+            self.choose(&groups, &owners, plan, now);
         }
         self.history.forget(now);
         self.looked = Some(now);
@@ -167,18 +166,14 @@ impl Planner {
             let held = (owner.held.ram_bytes, owner.held.all_bytes);
             owner.held = self.history.keep(owner.id, held, now, self.looked);
             let is_named_below = owner.right == Right::Kept(NOT_NAMED);
-            let is_open = is_named_below || !matches!(owner.right, Right::Kept(_));
+            let is_open = is_named_below || !owner.is_kept();
             if let (true, true, Place::Group(directory)) = (plan.is_full, is_open, &owner.place) {
                 let (mut is_named, mut passed) = (false, Vec::new());
                 let begin = Instant::now();
                 groups.walk(directory, |it| {
                     name(it.shown);
                     is_named |= it.is_named;
-                    passed.extend(
-                        it.passed
-                            .filter(|_| it.is_topmost_passed)
-                            .map(|id| (id, it.directory.clone())),
-                    );
+                    passed.extend(it.topmost_passed());
                     begin.elapsed() < LOOKED_INTO_MAX
                 });
                 self.shields(groups, &passed, 0, 0, now);
@@ -193,9 +188,7 @@ impl Planner {
         }
         if plan.is_full {
             self.looked_into = Some(now);
-            let may = owners
-                .iter()
-                .filter(|it| !matches!(it.right, Right::Kept(_)));
+            let may = owners.iter().filter(|it| !it.is_kept());
             let unmatched = end.iter().map(ToString::to_string);
             plan.report = Some(Arc::new(Report {
                 watched: may.map(|it| it.shown.clone()).collect(),
@@ -229,78 +222,55 @@ impl Planner {
     }
 
     /// Who pays, with his processes.
-    fn choose(
-        &mut self,
-        groups: &Groups,
-        owners: &[Owner],
-        nobody: Held,
-        plan: &mut Plan,
-        now: Instant,
-    ) {
+    fn choose(&mut self, groups: &Groups, owners: &[Owner], plan: &mut Plan, now: Instant) {
         let can = plan.can_bytes as i64;
-        let mut figures: Vec<OwnerFigures> = owners
-            .iter()
-            .map(|it| OwnerFigures {
-                right: it.right,
-                holds_bytes: (it.held.all_bytes as i64 + it.shift * (can / 1000)).max(0) as u64,
-                took_bytes: it.held.took_bytes,
-                is_shielded: it.shift < 0,
-                is_stalled: it.is_stalled,
-            })
-            .collect();
-        figures.push(OwnerFigures {
-            right: Right::Kept("it is charged to nobody who is there"),
-            holds_bytes: nobody.all_bytes,
-            took_bytes: nobody.took_bytes,
-            is_shielded: false,
-            is_stalled: false,
+        let figures = owners.iter().map(|it| OwnerFigures {
+            right: it.right,
+            holds_bytes: (it.held.all_bytes as i64 + it.shift * (can / 1000)).max(0) as u64,
+            took_bytes: it.held.took_bytes,
+            is_shielded: it.shift < 0,
+            is_stalled: it.is_stalled,
         });
-        let (went, going) = (went_bytes(&figures), &plan.going);
+        let figures: Vec<OwnerFigures> = figures.collect();
+        let (went_bytes, going) = (went_bytes(&figures), &plan.going);
         let mut left = LISTED_MAX;
         let has_some = |at: usize| {
-            let Some(owner) = owners.get(at).filter(|_| left > 0) else {
+            if left == 0 {
                 return false;
-            };
+            }
             left -= 1;
             let is_told = |pid| going.iter().any(|(_, told, _)| *told == pid);
-            plan.processes = list(groups, owner, is_told, |passed| {
-                self.shields(groups, passed, went, plan.can_bytes, now)
+            plan.processes = list(groups, &owners[at], is_told, |passed| {
+                self.shields(groups, passed, went_bytes, plan.can_bytes, now)
             });
             // Nobody else pays while his are on their way out.
-            let mut own = going.iter().filter(|(id, ..)| *id == owner.id);
+            let mut own = going.iter().filter(|(id, ..)| *id == owners[at].id);
             !plan.processes.is_empty() || own.any(|(.., is_stuck)| !is_stuck)
         };
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
-        let account = |at: usize| {
-            let owner = owners.get(at);
-            let shown = owner.map_or("memory of nobody who is there", |it| &it.shown);
-            let held = owner.map_or(nobody, |it| it.held);
-            Account {
-                owner: shown.into(),
-                id: owner.map_or(NOBODY, |it| it.id),
-                held_bytes: held.all_bytes,
-                took_bytes: held.took_bytes,
-                went_bytes: went,
-            }
+        let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
+        let (at, why) = match verdict {
+            Verdict::Pays(at) => (at, None),
+            Verdict::Blamed(at) => (at, Some(("OOMScoreAdjust= protects it", true))),
+            Verdict::Nobody => (
+                most.unwrap_or(0),
+                Some(("nothing of it may be ended", false)),
+            ),
         };
-        let why = |at: usize, else_why| match figures[at].right {
-            Right::Kept(why) => why,
-            _ => else_why,
-        };
-        plan.outcome = match verdict {
-            Verdict::Pays(at) => Some(Outcome::Pays(account(at))),
-            Verdict::Blamed(at) => {
-                let why = why(at, "OOMScoreAdjust= protects it");
-                Some(Outcome::Spared(account(at), why, true))
-            }
-            Verdict::Nobody => {
-                let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
-                most.map(|at| {
-                    let why = why(at, "nothing of it may be ended");
-                    Outcome::Spared(account(at), why, false)
-                })
-            }
-        };
+        let owner = &owners[at];
+        plan.outcome = Some(Outcome {
+            account: Account {
+                owner: owner.shown.as_str().into(),
+                id: owner.id,
+                held_bytes: owner.held.all_bytes,
+                took_bytes: owner.held.took_bytes,
+                went_bytes,
+            },
+            spared: why.map(|(why, is_blamed)| match owner.right {
+                Right::Kept(why) => (why, is_blamed),
+                _ => (why, is_blamed),
+            }),
+        });
     }
 }
 

@@ -78,8 +78,7 @@ pub(crate) fn list(
     let (mut walked, mut found, mut passed) = (Vec::new(), Vec::new(), Vec::new());
     match &owner.place {
         Place::Group(directory) => groups.walk(directory, |it| {
-            let topmost = it.passed.filter(|_| it.is_topmost_passed);
-            passed.extend(topmost.map(|id| (id, it.directory.clone())));
+            passed.extend(it.topmost_passed());
             if it.is_named {
                 let text = it.group.read("cgroup.procs").ok().flatten();
                 let text = text.unwrap_or_default();
@@ -93,6 +92,7 @@ pub(crate) fn list(
             }
             true
         }),
+        Place::Nobody => {}
         Place::User(uid) => {
             let top = groups.hierarchy.as_ref().map(|it| it.top.clone());
             walked.push(Walked {
@@ -108,14 +108,15 @@ pub(crate) fn list(
     }
     let shields = shields(&passed);
     let is_shielded = |at: usize| walked[at].passed.is_some_and(|id| shields.contains(&id));
-    found.retain(|(pid, at)| !is_never(host, *pid) && !without(*pid) && !is_shielded(*at));
-    let mut scored: Vec<(u32, u32, usize)> = found
-        .into_iter()
-        .filter_map(|(pid, at)| {
-            let score = host.read(format!("/proc/{pid}/oom_score")).ok()?;
-            Some((score.trim().parse().ok()?, pid, at))
-        })
-        .collect();
+    found.retain(|(pid, at)| !without(*pid) && !is_shielded(*at));
+    let score = |pid: u32| -> Option<u32> {
+        let text = host.read(format!("/proc/{pid}/oom_score")).ok()?;
+        text.trim().parse().ok()
+    };
+    let scored = found.into_iter();
+    let scored = scored.filter_map(|(pid, at)| Some((score(pid)?, pid, at)));
+    let mut scored: Vec<(u32, u32, usize)> = scored.collect();
+    scored.retain(|(score, pid, _)| !is_never(host, *pid, *score));
     scored.sort_by_key(|(score, _, at)| (walked[*at].is_avoided, Reverse(*score)));
     // Of those that stand behind, the largest.
     if scored.len() > AT_ONCE_MAX {
@@ -192,6 +193,7 @@ fn hold(
     let fd = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
     let status = Status::read(host, pid)?;
     let is_there = match &owner.place {
+        Place::Nobody => false,
         Place::User(uid) => status.uid == *uid,
         // A path may be too long to be opened.
         Place::Group(_) => {
@@ -229,7 +231,7 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
         true
     });
     let count = found.len();
-    found.retain(|pid| !is_never(&groups.host, *pid));
+    found.retain(|pid| !is_never(&groups.host, *pid, 0));
     // `cgroup.kill` does not leave those alone.
     is_all &= found.len() == count;
     let kill = || groups.host.write(directory.join("cgroup.kill"), "1");
