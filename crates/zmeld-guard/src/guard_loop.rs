@@ -41,8 +41,8 @@ const LISTED_BELOW: u64 = 2;
 /// since what runs away may have begun just now.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOK_EVERY_SHORT: Duration = Duration::from_secs(1);
-/// A plan that hangs is followed as it was last, so long after what it says has ended.
-const STALE_AFTER: Duration = Duration::from_secs(2);
+/// A plan is not followed for longer.
+const STALE_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open: more than owners, their processes, and those on their way out have.
@@ -233,11 +233,9 @@ impl GuardLoop {
             self.ended = Some(now);
         }
         // What has ended is in the figures of the next look, and of a plan of that time.
-        let is_after = |ended: Instant| {
-            let is_made = self.plan.asked >= Some(ended) && now > ended;
-            is_made || now.duration_since(ended) > STALE_AFTER
-        };
-        let is_new = self.ended.is_none_or(is_after);
+        let is_after = |asked: Instant| self.ended.is_none_or(|it| asked >= it && now > it);
+        let is_new = |asked: Instant| now.duration_since(asked) < STALE_AFTER && is_after(asked);
+        let is_new = self.plan.asked.is_some_and(is_new);
         let is_known = cause != Some(Cause::Stalled) || self.plan.is_stall;
         if let Some(cause) = cause.filter(|_| is_new && is_known) {
             self.end_some(cause, &sample, now);
@@ -294,9 +292,10 @@ impl GuardLoop {
             () if is_near(WATCHED_BELOW) => (PAUSE_MAX / 2, LOOK_EVERY),
             () => (LOOK_EVERY, LOOK_EVERY),
         };
-        // A fifth of the time at most, as far as what it says is not too old then, and a tenth,
-        // since it goes before other programs.
-        let every = every.max((self.plan.took * 4).min(PAUSE_MAX));
+        // A fifth of the time, since it goes before other programs; half of it where one takes long,
+        // since it is not to be too old.
+        let took = self.plan.took;
+        let every = every.max((took * 4).min(PAUSE_MAX)).max(took);
         let is_full = is_due(self.asked_full, every_full.max(self.full_took * 9), now);
         if !is_full && !is_due(self.asked, every, now) {
             return;
@@ -307,7 +306,7 @@ impl GuardLoop {
         ask.asked = Some(now);
         ask.is_stall = cause == Some(Cause::Stalled);
         (ask.is_full, ask.is_listed) = (is_full, is_listed);
-        (ask.can_bytes, ask.in_ram_bytes) = (sample.can_bytes, sample.in_ram_bytes);
+        ask.can_bytes = sample.can_bytes;
         let going = self.endings.iter();
         let going = going.map(|it| (it.process.group.owner, it.process.pid, it.is_stuck(now)));
         ask.going.clear();

@@ -48,8 +48,6 @@ pub(crate) struct Sample {
     /// What programs can have: what is available, what they have in RAM, and what is in swap.
     /// What the kernel keeps for itself is none of it, nor are huge pages.
     pub can_bytes: u64,
-    /// What they have in RAM, with files in memory (tmpfs).
-    pub in_ram_bytes: u64,
     /// How much more they can take without swapping,
     pub available_bytes: u64,
     /// and all in all.
@@ -171,7 +169,6 @@ impl MemoryMonitor {
         });
         Some(Sample {
             can_bytes: available_bytes + in_ram_bytes + swapped,
-            in_ram_bytes,
             available_bytes,
             headroom_bytes,
             goes,

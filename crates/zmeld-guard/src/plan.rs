@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zmeld_linux::amount::bytes_text;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 
 use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
@@ -38,7 +39,6 @@ pub(crate) struct Plan {
     /// Processes are listed.
     pub is_listed: bool,
     pub can_bytes: u64,
-    pub in_ram_bytes: u64,
     /// Processes that were told to end, with their owners; and whether they wait in the kernel.
     pub going: Vec<(u64, u32, bool)>,
     /// Those that have gone, to be closed.
@@ -130,10 +130,13 @@ impl Planner {
             None => Groups::find(&self.host, &self.rule)?,
         };
         let now = plan.asked.unwrap_or_else(Instant::now);
+        let before = in_ram_bytes(&self.host);
         let mut owners = self.survey(&groups, plan, now)?;
         plan.rate = owners.iter().map(|it| it.held.rate).sum();
         let owned: u64 = owners.iter().map(|it| it.held.ram_bytes).sum();
-        let nobodys = plan.in_ram_bytes.saturating_sub(owned);
+        // What comes or goes meanwhile is not nobody's.
+        let in_ram = before.min(in_ram_bytes(&self.host));
+        let nobodys = in_ram.saturating_sub(owned);
         let mut nobody = Owner::nobody();
         nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
         owners.push(nobody);
@@ -272,6 +275,13 @@ impl Planner {
             }),
         });
     }
+}
+
+/// What programs have in RAM, with files in memory.
+fn in_ram_bytes(host: &Host) -> u64 {
+    let text = host.read(meminfo::PATH).unwrap_or_default();
+    let of = |name: &str| Meminfo::new(&text).bytes(name).unwrap_or(0);
+    of("AnonPages") + of("Shmem")
 }
 
 /// Who holds memory, the largest first, a line each: what he holds, whether he may be ended, and

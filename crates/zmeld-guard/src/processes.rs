@@ -136,7 +136,8 @@ pub(crate) fn list(
             held += process.gives_bytes;
             let is_login = status.uid == 0 && LOGINS.contains(&&*status.name);
             // A service of the system has none in it.
-            if !(is_login && uid_of(&group.top).is_some()) {
+            let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
+            if !(is_login && is_users) {
                 listed.push((process, status.is_init, walked[at].is_avoided));
             }
         }
