@@ -271,8 +271,8 @@ impl GuardLoop {
                 if is_first {
                     self.releaser.leave(ending.process.fd.clone());
                 }
-                let round = self.round.iter_mut();
-                round.for_each(|it| it.was_killed = true);
+                let round = self.round.as_mut().filter(|_| !ending.is_given_up);
+                round.into_iter().for_each(|it| it.was_killed = true);
             }
             if ending.is_whole {
                 // Until nothing is left in it.
