@@ -110,15 +110,21 @@ pub(crate) fn choose_processes(
 ) {
     chosen.clear();
     let mut given = 0;
-    while chosen.is_empty() || given < missing_bytes {
+    for at in 0..count {
+        if chosen.len() == AT_ONCE_MAX || given >= missing_bytes && !chosen.is_empty() {
+            break;
+        }
+        if let Some(bytes) = gives(at) {
+            given += bytes;
+            chosen.push(at);
+        }
+    }
+    while given < missing_bytes && (AT_ONCE_MAX..ALL_MAX).contains(&chosen.len()) {
         let may = (0..count).filter(|at| !chosen.contains(at));
-        let mut may = may.filter_map(|at| Some((at, gives(at)?)));
-        let next = match chosen.len() {
-            0..AT_ONCE_MAX => may.next(),
-            AT_ONCE_MAX..ALL_MAX => may.max_by_key(|(_, bytes)| *bytes),
-            _ => None,
+        let may = may.filter_map(|at| Some((at, gives(at)?)));
+        let Some((at, bytes)) = may.max_by_key(|(_, bytes)| *bytes) else {
+            return;
         };
-        let Some((at, bytes)) = next else { return };
         given += bytes;
         chosen.push(at);
     }
