@@ -8,7 +8,7 @@
  *		MIB is what programs can take at the beginning. They do not end. Of
  *		many-groups each group has one; turning has pages that are written anew
  *		with what does not compress.
- *	load still|sawtooth|many|reader|random|swapped SEED MIB [FILE]
+ *	load still|sawtooth|many|make|jvm|reader|random|swapped SEED MIB [FILE]
  *		End with 0 once they are done; 1: memory that is not as it was written.
  *	load hold SEED MIB
  *		Takes MIB, and looks at them now and then, until SIGTERM; 0, or 1 as above.
@@ -307,13 +307,15 @@ static int sawtooth(uint64_t seed, uint64_t bytes)
 	return 0;
 }
 
-/* As many as a build has, and one after the other. */
-static int many(uint64_t seed, uint64_t bytes)
+/* So many at a time, and one after the other. */
+static int many(uint64_t seed, uint64_t bytes, int at_once, int all,
+		double length)
 {
 	int i, running = 0, code, wrong = 0;
+	uint8_t *memory;
 
-	for (i = 0; i < 120; i++) {
-		if (running == 30 && wait(&code) > 0) {
+	for (i = 0; i < all; i++) {
+		if (running == at_once && wait(&code) > 0) {
 			running--;
 			wrong |= code;
 		}
@@ -321,14 +323,44 @@ static int many(uint64_t seed, uint64_t bytes)
 		case -1:
 			return 3;
 		case 0:
-			exit(still(seed + i, bytes / 30, USUAL));
+			memory = take(bytes / at_once);
+			fill_all(memory, bytes / at_once, seed + i, USUAL);
+			look(memory, bytes / at_once, seed + i, USUAL, length, 20);
+			exit(0);
 		}
 		running++;
-		pause_ms(20);
+		if (at_once < 64)
+			pause_ms(20);
 	}
 	while (wait(&code) > 0)
 		wrong |= code;
 	return wrong ? 1 : 0;
+}
+
+/*
+ * As a virtual machine of Java's with -XX:+AlwaysPreTouch begins: it reserves much
+ * more than it has, touches all of its heap at once, and then fills one half while
+ * it gives the other one back.
+ */
+static int jvm(uint64_t seed, uint64_t bytes)
+{
+	uint8_t *heap = mmap(NULL, bytes * 16, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t half = bytes / 2 / PAGE * PAGE, at;
+	int i;
+
+	if (heap == MAP_FAILED || mprotect(heap, bytes, PROT_READ | PROT_WRITE))
+		fail("cannot reserve");
+	for (at = 0; at < bytes; at += PAGE)
+		heap[at] = 0;
+	for (i = 0; i < 6; i++) {
+		uint8_t *young = heap + i % 2 * half;
+
+		fill_all(young, half, seed + i, USUAL);
+		madvise(heap + (i + 1) % 2 * half, half, MADV_DONTNEED);
+		look(young, half, seed + i, USUAL, 1, 10);
+	}
+	return 0;
 }
 
 static int reader(const char *file)
@@ -458,7 +490,11 @@ static int run(const char *kind, uint64_t seed, uint64_t mib, const char *file)
 	else if (!strcmp(kind, "sawtooth"))
 		return sawtooth(seed, mib * between(&state, 40, 60) / 100 * MIB);
 	else if (!strcmp(kind, "many"))
-		return many(seed, mib * between(&state, 30, 50) / 100 * MIB);
+		return many(seed, mib * between(&state, 30, 50) / 100 * MIB, 30, 120, 6);
+	else if (!strcmp(kind, "make"))
+		return many(seed, mib * between(&state, 40, 55) / 100 * MIB, 64, 640, 0.5);
+	else if (!strcmp(kind, "jvm"))
+		return jvm(seed, mib * between(&state, 45, 65) / 100 * MIB);
 	else if (!strcmp(kind, "reader"))
 		return reader(file);
 	else if (!strcmp(kind, "random"))

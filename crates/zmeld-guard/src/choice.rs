@@ -13,6 +13,7 @@ const BLAMED_PART: u64 = 200;
 pub(crate) const AT_ONCE_MAX: usize = 256;
 /// and so many more by what they hold: small ones may have raised theirs to stand before them.
 pub(crate) const LARGEST_MAX: usize = 16;
+const ALL_MAX: usize = AT_ONCE_MAX + LARGEST_MAX;
 
 /// Whether an owner may be ended, in the order in which owners pay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,16 +76,17 @@ pub(crate) fn choose_owner(
     owners: &[OwnerFigures],
     can_bytes: u64,
     is_stall: bool,
-    has_some: impl Fn(usize) -> bool,
+    mut has_some: impl FnMut(usize) -> bool,
 ) -> Verdict {
     let went = went_bytes(owners);
     let least = equal_share(owners).max(1);
-    let may = owners.iter().enumerate().filter(|(place, it)| {
+    let may = |it: &OwnerFigures| {
         let may = !matches!(it.right, Right::Kept(_)) && it.holds_bytes >= least;
-        may && (!is_stall || it.is_stalled) && has_some(*place)
-    });
-    let first = may.min_by_key(|(_, it)| (it.right, Reverse(it.holds_bytes)));
-    let first = first.map(|(place, _)| place);
+        may && (!is_stall || it.is_stalled)
+    };
+    let mut places: Vec<usize> = (0..owners.len()).filter(|at| may(&owners[*at])).collect();
+    places.sort_by_key(|at| (owners[*at].right, Reverse(owners[*at].holds_bytes)));
+    let first = places.into_iter().find(|at| has_some(*at));
     let is_blamed = |place: usize, it: &OwnerFigures| {
         let is_kept = matches!(it.right, Right::Kept(_)) || it.is_shielded && first != Some(place);
         is_kept && took_most(it.took_bytes, went, can_bytes)
@@ -97,47 +99,34 @@ pub(crate) fn choose_owner(
     }
 }
 
-/// What a process is judged by; those of an owner stand in the order in which they go.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProcessFigures {
-    /// What comes back when it ends.
-    pub gives_bytes: u64,
-    /// Nothing protects it, and it is not on its way out.
-    pub may_go: bool,
-}
-
-/// The order in which the processes of an owner go: those that he would rather keep
-/// (`user.oomd_avoid`) last.
-pub(crate) fn turn(is_avoided: bool, score: u32, gives_bytes: u64) -> impl Ord {
-    (is_avoided, Reverse((score, gives_bytes)))
-}
-
-/// As many as give back what is missing, by their places, in `chosen`: the first ones, and where
-/// so many do not do, the largest.
+/// As many processes as give back what is missing, by their places in `chosen`, of `count` that
+/// stand in the order in which they go: the first ones, and where so many do not do, the largest.
+/// `gives` says what comes back when one ends, where it may.
 pub(crate) fn choose_processes(
-    all: &[ProcessFigures],
+    count: usize,
+    gives: impl Fn(usize) -> Option<u64>,
     missing_bytes: u64,
     chosen: &mut Vec<usize>,
 ) {
     chosen.clear();
     let mut given = 0;
-    let may_go = all.iter().enumerate().filter(|(_, it)| it.may_go);
-    for (place, it) in may_go.take(AT_ONCE_MAX) {
-        if given >= missing_bytes && !chosen.is_empty() {
-            return;
+    for at in 0..count {
+        if chosen.len() == AT_ONCE_MAX || given >= missing_bytes && !chosen.is_empty() {
+            break;
         }
-        given += it.gives_bytes;
-        chosen.push(place);
+        if let Some(bytes) = gives(at) {
+            given += bytes;
+            chosen.push(at);
+        }
     }
-    let largest = |chosen: &Vec<usize>| {
-        let rest = all.iter().enumerate();
-        let rest = rest.filter(|(place, it)| it.may_go && !chosen.contains(place));
-        rest.max_by_key(|(_, it)| it.gives_bytes).map(|(at, _)| at)
-    };
-    while given < missing_bytes && chosen.len() < AT_ONCE_MAX + LARGEST_MAX {
-        let Some(place) = largest(chosen) else { return };
-        given += all[place].gives_bytes;
-        chosen.push(place);
+    while given < missing_bytes && (AT_ONCE_MAX..ALL_MAX).contains(&chosen.len()) {
+        let may = (0..count).filter(|at| !chosen.contains(at));
+        let may = may.filter_map(|at| Some((at, gives(at)?)));
+        let Some((at, bytes)) = may.max_by_key(|(_, bytes)| *bytes) else {
+            return;
+        };
+        given += bytes;
+        chosen.push(at);
     }
 }
 
@@ -304,12 +293,9 @@ where the machine stands still somebody pays who waits
     }
 
     fn chosen(all: &[(u64, bool)], missing_mib: u64) -> Vec<usize> {
-        let figures = all.iter().map(|(mib, may_go)| ProcessFigures {
-            gives_bytes: mib * MIB,
-            may_go: *may_go,
-        });
+        let gives = |at: usize| all[at].1.then_some(all[at].0 * MIB);
         let mut chosen = Vec::new();
-        choose_processes(&figures.collect::<Vec<_>>(), missing_mib * MIB, &mut chosen);
+        choose_processes(all.len(), gives, missing_mib * MIB, &mut chosen);
         chosen
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use zmeld_linux::amount::{bytes_text, percent_text as percent};
 
+use crate::guard_loop::Seen;
 use crate::memory::{is_soon, Sample};
 
 /// No more owners are named when it begins.
@@ -25,29 +26,37 @@ pub(crate) enum Cause {
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
     Short(bool, Sample),
-    /// Something would have to end, and nothing is ended: an owner, what he holds, what he took
-    /// where he is to blame, and why he may not be ended.
-    Nothing(Cause, Sample, Arc<str>, u64, Option<u64>, &'static str),
-    /// Some are ended, or would be.
+    /// Something would have to end, and nothing is: why that owner may not be ended, and whether
+    /// he is to blame.
+    Nothing(Cause, Sample, Account, &'static str, bool),
+    /// Some would be ended, or are.
     Would(Victim),
     Ends(Victim),
     Ended(Gone),
-    /// Owners were found; and whether for the first time, which is told.
+    /// Owners were looked into; and whether for the first time, which is told.
     Found(Arc<Report>, bool),
+    /// It was looked; the last of what is said of a look, and not told.
+    Looked(Seen),
     /// Memory cannot be looked at.
     Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
 }
 
+/// An owner, what he holds, how much more that is than ten seconds ago, and what all took.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    pub owner: Arc<str>,
+    pub id: u64,
+    pub held_bytes: u64,
+    pub took_bytes: u64,
+    pub went_bytes: u64,
+}
+
 /// Processes that have to end, of one owner, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
-    pub owner: Arc<str>,
-    pub held_bytes: u64,
-    /// How much more that is than ten seconds ago, and what all owners took.
-    pub took_bytes: u64,
-    pub went_bytes: u64,
+    pub account: Account,
     /// Of the first one.
     pub group: Arc<str>,
     pub process: Arc<str>,
@@ -59,8 +68,6 @@ pub(crate) struct Victim {
     pub is_whole: bool,
     pub cause: Cause,
     pub sample: Sample,
-    /// From the look to the last signal.
-    pub reaction: Duration,
 }
 
 /// Those that have gone, or do not go.
@@ -77,7 +84,6 @@ pub(crate) struct Gone {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub watched: Vec<String>,
-    pub kept: Vec<String>,
     /// What `end` names and nobody is called.
     pub unmatched: Vec<String>,
 }
@@ -85,53 +91,56 @@ pub(crate) struct Report {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Short(true, sample) => write!(f, "memory is short: {}", room(sample)),
-            Event::Short(false, sample) => {
-                write!(f, "memory is not short any more: {}", room(sample))
+            Event::Short(is_short, sample) => {
+                let more = if *is_short { "" } else { " not" };
+                let any = if *is_short { "" } else { " any more" };
+                write!(f, "memory is{more} short{any}: {}", room(sample))
             }
-            Event::Nothing(cause, sample, owner, held, took, why) => {
-                let held = bytes(*held);
-                let why = match took {
-                    Some(took) => format!(
-                        "{owner} took most, {} in 10 s, holds {held} and is not ended ({why}): nor \
-                         is anybody else for it, the kernel decides",
-                        bytes(*took)
+            Event::Nothing(cause, sample, account, why, is_blamed) => {
+                let (owner, held) = (&account.owner, bytes(account.held_bytes));
+                let (because, took) = (because(*cause, sample), bytes(account.took_bytes));
+                match is_blamed {
+                    true => write!(
+                        f,
+                        "{because}; {owner} took most, {took} in 10 s, holds {held} and is not \
+                         ended ({why}): nor is anybody else for it, the kernel decides"
                     ),
-                    None => format!("nothing is ended: {owner} holds most, {held}: {why}"),
-                };
-                write!(f, "{}; {why}", because(*cause, sample))
+                    false => write!(
+                        f,
+                        "{because}; nothing is ended: {owner} holds most, {held}: {why}"
+                    ),
+                }
             }
             Event::Would(victim) => write!(f, "would end {victim}"),
             Event::Ends(victim) => write!(f, "ends {victim}"),
             Event::Ended(gone) => {
-                let victim = &gone.victim;
                 let by = if gone.was_killed { " by SIGKILL" } else { "" };
                 let how = match gone.is_gone {
                     true => "ended after",
                     false => "does not end, it waits in the kernel: given up after",
                 };
                 let (age, left) = (gone.age.as_secs_f64(), bytes(gone.headroom_bytes));
-                let processes = processes(victim);
+                let all = processes(&gone.victim);
                 write!(
                     f,
-                    "{processes} {how} {age:.1} s{by}; programs can take {left} more"
+                    "{all} {how} {age:.1} s{by}; programs can take {left} more"
                 )
             }
             Event::Found(report, _) => {
+                let watched = &report.watched;
+                let shown = watched[..watched.len().min(SHOWN_MAX)].join(", ");
                 f.write_str("it follows this machine's memory, and ")?;
-                match &report.watched[..] {
-                    [] => f.write_str("ends nothing")?,
-                    all if all.len() <= SHOWN_MAX => write!(f, "may end: {}", all.join(", "))?,
-                    all => {
-                        let (shown, more) = all.split_at(SHOWN_MAX);
-                        write!(f, "may end: {} and {} more", shown.join(", "), more.len())?
-                    }
+                match watched.len().saturating_sub(SHOWN_MAX) {
+                    _ if watched.is_empty() => f.write_str("ends nothing")?,
+                    0 => write!(f, "may end: {shown}")?,
+                    more => write!(f, "may end: {shown} and {more} more")?,
                 }
                 match &report.unmatched[..] {
                     [] => Ok(()),
                     all => write!(f, "; nobody is called {} now", all.join(", ")),
                 }
             }
+            Event::Looked(_) => Ok(()),
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
         }
@@ -140,17 +149,20 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Victim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", processes(self))?;
+        f.write_str(&processes(self))?;
         if self.is_whole {
             write!(f, " with all of {}", self.group)?;
         }
-        let (owner, held) = (&self.owner, bytes(self.held_bytes));
-        let (took, went) = (bytes(self.took_bytes), bytes(self.went_bytes));
+        let account = &self.account;
         write!(
             f,
-            ", oom_score {}: {owner} holds most of those that may be ended, {held}, and took \
-             {took} of the {went} that went in 10 s; {}",
+            ", oom_score {}: {} holds most of those that may be ended, {}, and took {} of the {} \
+             that went in 10 s; {}",
             self.score,
+            account.owner,
+            bytes(account.held_bytes),
+            bytes(account.took_bytes),
+            bytes(account.went_bytes),
             because(self.cause, &self.sample)
         )
     }
@@ -179,14 +191,17 @@ fn because(cause: Cause, sample: &Sample) -> String {
 }
 
 fn room(sample: &Sample) -> String {
-    let share = sample.headroom_bytes as f64 / sample.can_bytes.max(1) as f64;
-    let (left, share) = (bytes(sample.headroom_bytes), percent(share));
-    let room = format!("programs can take {left} more, {share} of what they can have");
+    let left = sample.headroom_bytes as f64;
+    let share = percent(left / sample.can_bytes.max(1) as f64);
+    let room = format!(
+        "programs can take {} more, {share} of what they can have",
+        bytes_text(left)
+    );
     match is_soon(sample) {
-        true => {
-            let time = sample.headroom_bytes as f64 / sample.goes;
-            format!("{room}, used up in {:.0} s at this rate", time.ceil())
-        }
+        true => format!(
+            "{room}, used up in {:.0} s at this rate",
+            (left / sample.goes).ceil()
+        ),
         false => room,
     }
 }

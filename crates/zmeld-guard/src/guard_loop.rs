@@ -4,6 +4,7 @@
 //! file, and waits for nobody: what other threads do for it is taken where it is there, and else
 //! at the next look (`worker.rs`).
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,14 @@ use zmeld_linux::command::Invocation;
 use zmeld_linux::service::Watchdog;
 use zmeld_linux::{Host, HostError};
 
-use crate::choice::{equal_share, OwnerFigures, ProcessFigures, Right, AT_ONCE_MAX, LARGEST_MAX};
-use crate::ending::{ender, shifted, Ending, Round, Task, ENDING_MAX, GROUPS_MAX, ROUNDS_MAX};
+use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
+use crate::ending::{ender, releaser, Ending, Round, Task, ENDING_MAX, GROUPS_MAX};
 use crate::event::{Cause, Event};
 use crate::log::Outbox;
 use crate::memory::{is_soon, MemoryMonitor, Sample};
-use crate::meter::Meter;
-use crate::open::touched;
-use crate::owners::{Finder, Found, Owner, PassedOver, Place, OWNERS_MAX};
-use crate::processes::{Listed, Lister, Process, LISTED_MAX};
-use crate::worker::{thread, Worker};
+use crate::plan::{Plan, Planner};
+use crate::processes::Process;
+use crate::worker::{thread, Mailbox, Worker};
 use crate::{is_due, Error, GuardRule};
 
 /// How often it looks, at least and at most.
@@ -31,19 +30,19 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
-/// What owners hold is read for so long in a look.
-const READING_MAX: Duration = Duration::from_millis(50);
 /// On a large machine a share of memory is a lot: this is little, and this very little.
 const ROOM_BELOW_MAX: u64 = 4 << 30;
 const END_BELOW_MAX: u64 = 1 << 30;
-/// Owners are looked at, and processes listed, where programs can take less than so many times
+/// Owners are looked at often, and processes listed, where programs can take less than so many times
 /// what the rule calls little.
 const WATCHED_BELOW: u64 = 4;
 const LISTED_BELOW: u64 = 2;
-/// How often owners are looked for; and while memory is short, since what runs away may have
-/// begun just now.
-const FIND_EVERY: Duration = Duration::from_secs(10);
-const FIND_EVERY_SHORT: Duration = Duration::from_secs(1);
+/// How often owners are looked at, where there is enough; into each; and while memory is short,
+/// since what runs away may have begun just now.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY_SHORT: Duration = Duration::from_secs(1);
+/// A plan is not followed for longer.
+const STALE_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open: more than owners, their processes, and those on their way out have.
@@ -123,45 +122,30 @@ pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
 /// Looks, and acts.
 #[derive(Debug)]
 pub struct GuardLoop {
-    pub(crate) host: Host,
+    host: Host,
     pub(crate) rule: GuardRule,
     pub(crate) dry_run: bool,
     seen: Seen,
     pub(crate) outbox: Outbox,
     monitor: MemoryMonitor,
-    finder: Worker<Found>,
-    lister: Worker<Listed>,
-    ender: Worker<Vec<Task>>,
-    pub(crate) tasks: Vec<Task>,
-    pub(crate) owners: Vec<Owner>,
-    pub(crate) passed: Vec<PassedOver>,
-    /// What programs hold that is charged to no owner.
-    pub(crate) nobody: Meter,
-    pub(crate) nobodys: Arc<str>,
-    /// The processes of the owners who hold most, and whose those are.
-    pub(crate) processes: Vec<Process>,
-    pub(crate) listed: Vec<Arc<Place>>,
-    /// Processes that have gone, which the lister closes.
+    planner: Worker<Plan>,
+    pub(crate) ender: Mailbox<Task>,
+    /// Takes the memory of those that were killed.
+    pub(crate) releaser: Mailbox<Arc<OwnedFd>>,
+    /// Processes that have gone, which the planner closes.
     pub(crate) retired: Vec<Process>,
-    /// What they are chosen by, and which are.
-    pub(crate) figures: Vec<OwnerFigures>,
-    pub(crate) process_figures: Vec<ProcessFigures>,
+    pub(crate) plan: Plan,
     pub(crate) chosen: Vec<usize>,
-    buffer: Vec<u8>,
-    found: Option<Instant>,
-    finding_took: Duration,
-    was_listed: Option<Instant>,
-    listing_took: Duration,
+    /// When a plan was asked for, and one that looks into each owner.
+    asked: Option<Instant>,
+    asked_full: Option<Instant>,
+    full_took: Duration,
     has_found: bool,
-    /// It is known who of them waits for memory.
-    knows_stalls: bool,
-    looked_at_owners: Option<Instant>,
-    /// Whose figures were read last, of the owners and then what is passed over.
-    next_meter: usize,
     is_short: bool,
     pub(crate) endings: Vec<Ending>,
-    pub(crate) rounds: Vec<Round>,
-    pub(crate) round: u64,
+    pub(crate) round: Option<Round>,
+    /// When the last of them ended.
+    ended: Option<Instant>,
     /// Groups in which some were ended, how often, and when last.
     pub(crate) struck: Vec<(u64, u32, Instant)>,
     failed: Option<Arc<str>>,
@@ -171,10 +155,10 @@ pub struct GuardLoop {
 }
 
 impl GuardLoop {
-    /// One that looks when it is asked to, and does all by itself, or by threads what may wait.
+    /// One that does all that has to be waited for itself, or by threads.
     ///
     /// # Errors
-    /// When the machine cannot be looked at, or a thread cannot be started.
+    /// When the machine cannot be looked at.
     pub fn new(
         host: Host,
         rule: GuardRule,
@@ -182,81 +166,52 @@ impl GuardLoop {
         by_threads: bool,
         say: impl FnMut(String) + Send + 'static,
     ) -> Result<GuardLoop, Error> {
-        if let Err(err) = pidfd_open(getpid(), PidfdFlags::empty()) {
-            let why = format!(
-                "a process cannot be held while it is ended (pidfd_open: {err}): Linux 5.3 or \
-                 later is needed"
-            );
-            return Err(Error::CannotGuard { why });
-        }
-        let seen = Seen {
-            now: Instant::now(),
-            looks: 0,
-            late_us_max: 0,
-            headroom_bytes: 0,
-        };
+        pidfd_open(getpid(), PidfdFlags::empty()).map_err(|err| {
+            let why = "processes cannot be held, which needs Linux 5.3 (pidfd_open)";
+            Error::Missing(format!("{why}: {err}"))
+        })?;
         let name = |name| by_threads.then_some(name);
-        let mut finder = Finder::new(host.clone(), rule.clone());
-        let mut lister = Lister::new(host.clone(), rule.clone(), by_threads);
-        let listed = Listed {
-            asked: Vec::with_capacity(LISTED_MAX),
-            retired: Vec::with_capacity(ENDING_MAX),
-            ..Listed::default()
-        };
-        let find = move |it: &mut Found| finder.find(it);
-        let list = move |it: &mut Listed| lister.list(it);
-        let mut lister = Worker::new(name("guard-list"), listed, list)?;
-        // It begins before it is needed.
-        lister.send();
+        let mut planner = Planner::new(host.clone(), rule.clone(), by_threads);
+        let make = move |plan: &mut Plan| planner.make(plan);
         Ok(GuardLoop {
+            outbox: Outbox::new(&host, &rule, !dry_run, by_threads, say)?,
             monitor: MemoryMonitor::open(&host, by_threads)?,
-            outbox: Outbox::new(&host, &rule, seen, !dry_run, by_threads, say)?,
-            finder: Worker::new(name("guard-find"), Found::default(), find)?,
-            lister,
-            ender: ender(&host, &rule, by_threads)?,
-            tasks: Vec::with_capacity(GROUPS_MAX),
-            host,
-            rule,
-            dry_run,
-            seen,
-            owners: Vec::new(),
-            passed: Vec::new(),
-            nobody: Meter::counted(0),
-            nobodys: "memory of nobody who is there".into(),
-            processes: Vec::new(),
-            listed: Vec::with_capacity(LISTED_MAX),
+            planner: Worker::new(name("guard-plan"), Plan::new(), make)?,
+            ender: ender(&host, &rule, name("guard-end"))?,
+            releaser: releaser(name("guard-release"))?,
             retired: Vec::with_capacity(ENDING_MAX),
-            figures: Vec::with_capacity(OWNERS_MAX + 1),
-            process_figures: Vec::with_capacity(LISTED_MAX * (AT_ONCE_MAX + LARGEST_MAX)),
+            plan: Plan::new(),
             chosen: Vec::with_capacity(AT_ONCE_MAX + LARGEST_MAX),
-            buffer: touched(),
-            found: None,
-            finding_took: Duration::ZERO,
-            was_listed: None,
-            listing_took: Duration::ZERO,
+            asked: None,
+            asked_full: None,
+            full_took: Duration::ZERO,
             has_found: false,
-            knows_stalls: false,
-            looked_at_owners: None,
-            next_meter: 0,
             is_short: false,
             endings: Vec::with_capacity(ENDING_MAX),
-            rounds: Vec::with_capacity(ROUNDS_MAX),
-            round: 0,
+            round: None,
+            ended: None,
             struck: Vec::with_capacity(GROUPS_MAX),
             failed: None,
             told_blind: None,
             told_nothing: None,
             told_would: None,
+            host,
+            rule,
+            dry_run,
+            seen: Seen {
+                now: Instant::now(),
+                looks: 0,
+                late_us_max: 0,
+                headroom_bytes: 0,
+            },
         })
     }
 
     /// Looks, and does what is due; when to look again.
     pub fn look(&mut self, now: Instant) -> Duration {
         let pause = self.act(now);
-        if let Some(sent) = self.ender.get().filter(|_| !self.tasks.is_empty()) {
-            std::mem::swap(sent, &mut self.tasks);
-            self.ender.send();
-        }
+        self.ender.send();
+        self.releaser.send();
         self.seen.now = now;
         self.seen.looks += 1;
         self.outbox.send(self.seen);
@@ -273,25 +228,16 @@ impl GuardLoop {
         self.seen.headroom_bytes = sample.headroom_bytes;
         let cause = self.cause(&sample);
         self.tell_of_room(&sample, cause);
-        self.find_owners(cause, now);
-        let room = self.room_below(&sample);
-        let headroom = sample.headroom_bytes;
-        // What compressing gives is not certain: pages that come may not compress.
-        let available = sample.available_bytes;
-        let is_near = |times| {
-            let is_little = headroom < room * times || available < room * times / 2;
-            is_little || is_soon(&sample) || sample.stalled > Some(0.0)
-        };
-        if is_near(WATCHED_BELOW) {
-            self.look_at_owners(&sample, cause.is_some(), now);
+        self.make_plan(&sample, cause, now);
+        if self.go_on_ending(&sample, now) {
+            self.ended = Some(now);
         }
-        if is_near(LISTED_BELOW) {
-            self.list_processes(&sample, now);
-        }
-        // What has ended just now is in the next look's figures.
-        let has_ended = self.go_on_ending(&sample, now);
-        let is_known = self.has_found && (cause != Some(Cause::Stalled) || self.knows_stalls);
-        if let Some(cause) = cause.filter(|_| is_known && !has_ended) {
+        // What has ended is in the figures of the next look, and of a plan of that time.
+        let is_after = |asked: Instant| self.ended.is_none_or(|it| asked >= it && now > it);
+        let is_new = |asked: Instant| now.duration_since(asked) < STALE_AFTER && is_after(asked);
+        let is_new = self.plan.asked.is_some_and(is_new);
+        let is_known = cause != Some(Cause::Stalled) || self.plan.is_stall;
+        if let Some(cause) = cause.filter(|_| is_new && is_known) {
             self.end_some(cause, &sample, now);
         }
         self.pause(&sample)
@@ -309,14 +255,13 @@ impl GuardLoop {
     }
 
     pub(crate) fn end_below(&self, sample: &Sample) -> u64 {
-        self.rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
+        let share = self.rule.end_below.of(sample.can_bytes);
+        share.min(END_BELOW_MAX)
     }
 
     fn room_below(&self, sample: &Sample) -> u64 {
-        self.rule
-            .room_below
-            .of(sample.can_bytes)
-            .min(ROOM_BELOW_MAX)
+        let share = self.rule.room_below.of(sample.can_bytes);
+        share.min(ROOM_BELOW_MAX)
     }
 
     fn tell_of_room(&mut self, sample: &Sample, cause: Option<Cause>) {
@@ -331,128 +276,72 @@ impl GuardLoop {
         }
     }
 
-    /// Looks for owners where that is due, and goes on with those that were found.
-    fn find_owners(&mut self, cause: Option<Cause>, now: Instant) {
-        self.follow(now);
-        // A tenth of the time at most, whatever there is to look at.
-        let every = match self.is_short || cause.is_some() {
-            true => FIND_EVERY_SHORT,
-            false => FIND_EVERY,
+    /// Takes the plan that was made, and asks for another one where that is due.
+    fn make_plan(&mut self, sample: &Sample, cause: Option<Cause>, now: Instant) {
+        self.take_plan();
+        let room = self.room_below(sample);
+        // What compressing gives is not certain: pages that come may not compress.
+        let is_near = |times| {
+            let is_little = sample.headroom_bytes < room * times;
+            let is_little = is_little || sample.available_bytes < room * times / 2;
+            is_little || is_soon(sample) || sample.stalled > Some(0.0)
         };
-        let is_due = is_due(self.found, every.max(self.finding_took * 9), now);
-        if let Some(asked) = self.finder.get().filter(|_| is_due) {
-            self.found = Some(now);
-            asked.asked = Some(now);
-            asked.is_stall = cause == Some(Cause::Stalled);
-            self.finder.send();
-            self.follow(now);
+        let is_listed = cause.is_some() || is_near(LISTED_BELOW);
+        let (every, every_full) = match () {
+            () if is_listed => (Duration::ZERO, LOOK_EVERY_SHORT),
+            () if is_near(WATCHED_BELOW) => (PAUSE_MAX / 2, LOOK_EVERY),
+            () => (LOOK_EVERY, LOOK_EVERY),
+        };
+        // A fifth of the time, since it goes before other programs; half of it where one takes long,
+        // since it is not to be too old.
+        let took = self.plan.took;
+        let every = every.max((took * 4).min(PAUSE_MAX)).max(took);
+        let is_full = is_due(self.asked_full, every_full.max(self.full_took * 9), now);
+        if !is_full && !is_due(self.asked, every, now) {
+            return;
         }
-    }
-
-    fn follow(&mut self, now: Instant) {
-        let Some(found) = self.finder.get().filter(|it| it.is_new) else {
+        let Some(ask) = self.planner.get() else {
             return;
         };
-        found.is_new = false;
-        self.finding_took = found.took;
-        if found.failed.is_some() {
-            // Those that are known stay.
-            if found.failed != self.failed {
-                std::mem::swap(&mut self.failed, &mut found.failed);
-                if let Some(why) = &self.failed {
-                    self.outbox.say(Event::Failed(Arc::clone(why)));
-                }
+        ask.asked = Some(now);
+        ask.is_stall = cause == Some(Cause::Stalled);
+        (ask.is_full, ask.is_listed) = (is_full, is_listed);
+        ask.can_bytes = sample.can_bytes;
+        let going = self.endings.iter();
+        let going = going.map(|it| (it.process.group.owner, it.process.pid, it.is_stuck(now)));
+        ask.going.clear();
+        ask.going.extend(going);
+        std::mem::swap(&mut ask.retired, &mut self.retired);
+        self.planner.send();
+        self.asked = Some(now);
+        if is_full {
+            self.asked_full = Some(now);
+        }
+        self.take_plan();
+    }
+
+    fn take_plan(&mut self) {
+        let Some(made) = self.planner.get().filter(|it| it.is_new) else {
+            return;
+        };
+        made.is_new = false;
+        let is_told = made.failed.is_none() || made.failed == self.failed;
+        std::mem::swap(&mut self.failed, &mut made.failed);
+        if self.failed.is_some() {
+            // What is known stays.
+            if let Some(why) = self.failed.as_ref().filter(|_| !is_told) {
+                self.outbox.say(Event::Failed(Arc::clone(why)));
             }
             return;
         }
-        std::mem::swap(&mut self.failed, &mut found.failed);
-        self.knows_stalls = found.is_stall;
-        // What is followed no more goes back to be closed.
-        std::mem::swap(&mut self.owners, &mut found.owners);
-        std::mem::swap(&mut self.passed, &mut found.passed);
-        for owner in &mut self.owners {
-            let before = found.owners.iter().find(|it| it.id == owner.id);
-            if let Some(before) = before {
-                owner.meter.go_on(&before.meter);
-            }
-            owner.meter.look(now, &mut self.buffer);
+        // What was planned before goes back to be closed.
+        std::mem::swap(&mut self.plan, made);
+        if let Some(report) = &self.plan.report {
+            self.full_took = self.plan.took;
+            let is_first = !std::mem::replace(&mut self.has_found, true);
+            let event = Event::Found(Arc::clone(report), is_first);
+            self.outbox.say(event);
         }
-        for passed in &mut self.passed {
-            if let Some(before) = found.passed.iter().find(|it| it.id == passed.id) {
-                passed.meter.go_on(&before.meter);
-            }
-            passed.meter.look(now, &mut self.buffer);
-        }
-        let is_first = !std::mem::replace(&mut self.has_found, true);
-        self.outbox
-            .say(Event::Found(Arc::clone(&found.report), is_first));
-    }
-
-    /// Looks at what they hold.
-    fn look_at_owners(&mut self, sample: &Sample, is_urgent: bool, now: Instant) {
-        if !is_urgent && !is_due(self.looked_at_owners, PAUSE_MAX / 2, now) {
-            return;
-        }
-        self.looked_at_owners = Some(now);
-        let begin = Instant::now();
-        let count = self.owners.len();
-        for _ in 0..count + self.passed.len() {
-            self.next_meter = (self.next_meter + 1) % (count + self.passed.len());
-            let meter = match self.next_meter.checked_sub(count) {
-                None => &mut self.owners[self.next_meter].meter,
-                Some(at) => &mut self.passed[at].meter,
-            };
-            meter.look(now, &mut self.buffer);
-            // The rest at the next look.
-            if begin.elapsed() > READING_MAX {
-                break;
-            }
-        }
-        let owned: u64 = self.owners.iter().map(|it| it.meter.now.ram_bytes).sum();
-        self.nobody.count(sample.in_ram_bytes.saturating_sub(owned));
-        self.nobody.look(now, &mut self.buffer);
-    }
-
-    /// Has the processes listed of those who hold most and may be ended.
-    fn list_processes(&mut self, sample: &Sample, now: Instant) {
-        self.take_list();
-        // A fifth of the time at most: it goes before other programs.
-        let is_due = is_due(self.was_listed, self.listing_took * 4, now);
-        if !is_due || self.owners.is_empty() {
-            return;
-        }
-        let can = sample.can_bytes as i64;
-        self.figure(sample, now);
-        let least = equal_share(&self.figures);
-        let Some(asked) = self.lister.get() else {
-            return;
-        };
-        let mut below = (u64::MAX, usize::MAX);
-        while asked.asked.len() < LISTED_MAX {
-            let may = self.owners.iter().enumerate().filter(|(at, it)| {
-                let holds = (shifted(it, can), *at);
-                !matches!(it.right, Right::Kept(_)) && holds.0 >= least.max(1) && holds < below
-            });
-            let Some((at, owner)) = may.max_by_key(|(at, it)| (shifted(it, can), *at)) else {
-                break;
-            };
-            below = (shifted(owner, can), at);
-            asked.asked.push(Arc::clone(&owner.place));
-        }
-        std::mem::swap(&mut asked.retired, &mut self.retired);
-        self.was_listed = Some(now);
-        self.lister.send();
-        self.take_list();
-    }
-
-    fn take_list(&mut self) {
-        let Some(listed) = self.lister.get().filter(|it| it.is_new) else {
-            return;
-        };
-        listed.is_new = false;
-        self.listing_took = listed.took;
-        std::mem::swap(&mut self.processes, &mut listed.processes);
-        std::mem::swap(&mut self.listed, &mut listed.listed);
     }
 
     fn pause(&self, sample: &Sample) -> Duration {

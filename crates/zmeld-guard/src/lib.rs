@@ -9,19 +9,19 @@
 //! for another.
 //!
 //! The thread that looks and ends takes no memory, opens nothing and waits for nobody: files
-//! stay open, and what is read has its place. Finding owners, listing their processes, the
-//! devices' figures, what has to be opened to end a group, the log and the note have a thread
-//! each, which hands over what is finished.
+//! stay open, and what is read has its place. Looking at owners and their processes, the
+//! devices' figures, what has to be opened to end a group, the memory of what was killed, the log
+//! and the note have a thread each, which hands over what is finished.
 //!
 //! | module | what belongs there |
 //! |---|---|
 //! | [`rule`] | what is wanted, and how it is read from the configuration |
 //! | `guard_loop` | the thread that looks and acts |
 //! | `memory` | how much programs can take, and how soon that is gone |
-//! | `owners` | who holds memory, and who may be ended |
-//! | `meter` | what an owner holds, and took lately |
-//! | `processes` | the processes of the owners that hold most |
-//! | `choice` | which of them are ended |
+//! | `owners` | who holds memory, how much of it came lately, and who may be ended |
+//! | `processes` | the processes of an owner |
+//! | `choice` | which owner pays, and which of his processes |
+//! | `plan` | whose they are by that, made anew all the while |
 //! | `ending` | they are told to end, killed, and waited for |
 //! | `event`, `log` | what is said, and by whom |
 //! | [`note`] | what it saw and did, for those who ask |
@@ -34,17 +34,18 @@ mod event;
 mod guard_loop;
 mod log;
 mod memory;
-mod meter;
 pub mod note;
 mod open;
 mod owners;
+mod plan;
 mod processes;
 pub mod rule;
 mod worker;
 
 pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
-pub use owners::{is_never_ended, outlook, overview};
+pub use owners::{is_never_ended, outlook};
+pub use plan::overview;
 pub use rule::GuardRule;
 
 use std::time::{Duration, Instant};
@@ -59,6 +60,9 @@ pub enum Error {
         /// Why, with a way out.
         why: String,
     },
+    /// A privilege or a kernel feature is missing: which, with a way out.
+    #[error("{0}")]
+    Missing(String),
     /// The configuration says nothing that can be done.
     #[error("{0}; zmeld config check says where")]
     Config(String),

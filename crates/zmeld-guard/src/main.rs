@@ -47,7 +47,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(err) => {
             log(&err.to_string());
-            ExitCode::from(2)
+            ExitCode::from(match err {
+                zmeld_guard::Error::Missing(_) => 3,
+                _ => 2,
+            })
         }
     }
 }
@@ -62,7 +65,8 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
     let host = Host::here();
     let wanted = Wanted::load(host.root(), file.as_deref())?;
     let Some(rule) = wanted.rule else {
-        log("there is nothing to guard: write [watch.guard] into /etc/zmeld.toml");
+        log("nothing is guarded, nor is there anything to list: [watch.guard] is not there, or not \
+             enabled; write it into /etc/zmeld.toml, or try it: zmeld-guard --dry-run --config FILE");
         return Ok(ExitCode::SUCCESS);
     };
     // A guard that lacks one of its threads is none: its service begins it anew.
@@ -73,26 +77,27 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         std::process::abort();
     }));
     let dry_run = dry_run || wanted.dry_run;
+    let mut lock = None;
     if dry_run {
-        zmeld_guard::overview(&host, &rule)?
-            .iter()
-            .for_each(|line| log(line));
-    }
-    let is_root = rustix::process::geteuid().is_root();
-    let is_at_work = is_root && !dry_run;
-    let lock = is_at_work.then(|| zmeld_guard::note::lock(&host));
-    let _lock = match lock.transpose() {
-        Err(err @ zmeld_guard::Error::CannotGuard { .. }) => return Err(err),
-        // It guards all the same, though status cannot tell that it does.
-        Err(err) => {
-            log(&err.to_string());
-            None
+        let lines = zmeld_guard::overview(&host, &rule)?;
+        lines.iter().for_each(|line| log(line));
+    } else if !rustix::process::geteuid().is_root() {
+        let why = "zmeld-guard needs root, to end what others run: begin it with sudo, or have \
+                   --dry-run say what it would do";
+        return Err(zmeld_guard::Error::Missing(why.to_owned()));
+    } else {
+        match zmeld_guard::note::lock(&host) {
+            Ok(taken) => lock = Some(taken),
+            Err(err @ zmeld_guard::Error::CannotGuard { .. }) => return Err(err),
+            // It guards all the same, though status cannot tell that it does.
+            Err(err) => log(&err.to_string()),
         }
-        Ok(lock) => lock,
-    };
+    }
     zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {
+        // Held as long as this is.
+        let _ = &lock;
         std::thread::park();
     }
 }

@@ -29,8 +29,7 @@ const TREND_MIN: Duration = Duration::from_secs(2);
 /// What is taken where too little is in a device to judge by: pages of programs nearly
 /// always compress better, and an empty device is not one of no use.
 const RATIO_UNKNOWN: f64 = 2.0;
-/// With less than this there is too little: when memory is short there is no time to wait
-/// for as much as a codec is judged by.
+/// With less than this there is too little.
 const JUDGED_FROM: u64 = 2 << 20;
 /// What came lately is judged by itself where it is one part in so many of all.
 const MUCH: u64 = 4;
@@ -49,8 +48,6 @@ pub(crate) struct Sample {
     /// What programs can have: what is available, what they have in RAM, and what is in swap.
     /// What the kernel keeps for itself is none of it, nor are huge pages.
     pub can_bytes: u64,
-    /// What they have in RAM, with files in memory (tmpfs).
-    pub in_ram_bytes: u64,
     /// How much more they can take without swapping,
     pub available_bytes: u64,
     /// and all in all.
@@ -69,7 +66,7 @@ pub(crate) struct MemoryMonitor {
     meminfo: OpenFile,
     devices: Worker<Devices>,
     /// What those said last, and the most that zswap's pool may take.
-    figures: Vec<DeviceFigures>,
+    rooms: Vec<Room>,
     pool_bytes: u64,
     pressure: Worker<Pressure>,
     stalled: Option<(Instant, f64)>,
@@ -88,22 +85,22 @@ impl MemoryMonitor {
         let all = Devices {
             host: host.clone(),
             all: Vec::new(),
-            figures: Vec::new(),
+            rooms: Vec::new(),
             pool_bytes: 0,
             followed: None,
             now: begin,
             buffer: touched(),
         };
         let mut devices = Worker::new(name("guard-devices"), all, Devices::read)?;
-        let all = Pressure {
-            host: host.clone(),
-            file: None,
+        let waits = Pressure {
+            file: OpenFile::open(host, "/proc/pressure/memory"),
+            buffer: touched(),
             total_us: Ring::new(),
             now: begin,
             stalled: None,
         };
         let read = |it: &mut Pressure| it.stalled = it.share();
-        let pressure = Worker::new(name("guard-pressure"), all, read)?;
+        let pressure = Worker::new(name("guard-pressure"), waits, read)?;
         if by_threads {
             devices.send();
         }
@@ -113,7 +110,7 @@ impl MemoryMonitor {
         Ok(MemoryMonitor {
             meminfo,
             devices,
-            figures: Vec::with_capacity(DEVICES_MAX),
+            rooms: Vec::with_capacity(DEVICES_MAX),
             pool_bytes: 0,
             pressure,
             stalled: None,
@@ -124,15 +121,15 @@ impl MemoryMonitor {
 
     /// Looks; nothing where `/proc/meminfo` cannot be read.
     pub fn look(&mut self, now: Instant) -> Option<Sample> {
-        let (figures, pool_bytes) = (&mut self.figures, &mut self.pool_bytes);
-        let count = figures.len();
+        let (rooms, pool_bytes) = (&mut self.rooms, &mut self.pool_bytes);
+        let count = rooms.len();
         self.devices.renew(|it| {
-            figures.clear();
-            figures.extend_from_slice(&it.figures);
+            rooms.clear();
+            rooms.extend_from_slice(&it.rooms);
             *pool_bytes = it.pool_bytes;
             it.now = now;
         });
-        if self.figures.len() != count {
+        if self.rooms.len() != count {
             // Another sum: what it was before tells nothing of how fast memory goes.
             self.headroom = Ring::new();
         }
@@ -141,31 +138,25 @@ impl MemoryMonitor {
             *stalled = it.stalled.map(|share| (now, share));
             it.now = now;
         });
-        let is_stale = |(then, _): &(Instant, f64)| now.duration_since(*then) > STALE;
-        self.stalled = self.stalled.filter(|it| !is_stale(it));
-        let text = self.meminfo.read(&mut self.buffer).ok()?;
-        let memory = Meminfo::new(text);
+        let stalled = stalled.filter(|(then, _)| now.duration_since(*then) <= STALE);
+        let memory = Meminfo::new(self.meminfo.read(&mut self.buffer).ok()?);
         let of = |name: &str| memory.bytes(name).unwrap_or(0);
         let (anonymous, available_bytes) = (of("AnonPages"), memory.available_bytes()?);
         let in_ram_bytes = anonymous + of("Shmem");
         let swapped = of("SwapTotal").saturating_sub(of("SwapFree"));
         // What is locked is not swapped, however well it would compress.
         let mut sum = Sum::new(available_bytes, anonymous.saturating_sub(of("Mlocked")));
-        let (pool, pooled) = (memory.bytes("Zswap"), of("Zswapped"));
+        // Before Linux 5.19 nothing says what is in zswap's pool: it counts as full.
+        let (in_pool, pooled) = (memory.bytes("Zswap"), of("Zswapped"));
+        let in_pool = in_pool.unwrap_or(self.pool_bytes);
+        let left = self.pool_bytes.saturating_sub(in_pool);
+        sum.pool(left, judged(pooled, in_pool).unwrap_or(RATIO_UNKNOWN));
         let mut drives = of("SwapFree");
-        // Before Linux 5.19 nothing says what is in it: it counts as full.
-        let in_pool = pool.unwrap_or(self.pool_bytes);
-        let ratio = headroom::ratio(pooled, in_pool).filter(|_| pooled >= JUDGED_FROM);
-        sum.pool(
-            self.pool_bytes.saturating_sub(in_pool),
-            ratio.unwrap_or(RATIO_UNKNOWN),
-        );
-        for device in &self.figures {
+        for room in &self.rooms {
             // All that is free of swap bounds it: pages of zeros take a place and do not
             // reach the device.
-            let free = device.size_bytes.saturating_sub(device.stored_bytes);
-            let free = free.min(drives);
-            sum.compressed(free, device.ratio, device.left_bytes);
+            let free = room.free_bytes.min(drives);
+            sum.compressed(free, room.ratio, room.left_bytes);
             drives -= free;
         }
         sum.drive(drives);
@@ -174,15 +165,14 @@ impl MemoryMonitor {
         let oldest = self.headroom.oldest(now);
         let oldest = oldest.filter(|(age, _)| *age >= TREND_MIN);
         let goes = oldest.map_or(0.0, |(age, before)| {
-            before.saturating_sub(headroom_bytes) as f64 / age.as_secs_f64().max(0.001)
+            before.saturating_sub(headroom_bytes) as f64 / age.as_secs_f64()
         });
         Some(Sample {
             can_bytes: available_bytes + in_ram_bytes + swapped,
-            in_ram_bytes,
             available_bytes,
             headroom_bytes,
             goes,
-            stalled: self.stalled.map(|(_, share)| share),
+            stalled: stalled.map(|(_, share)| share),
         })
     }
 }
@@ -195,9 +185,8 @@ pub(crate) fn is_soon(seen: &Sample) -> bool {
 /// How long all tasks waited for memory.
 #[derive(Debug)]
 struct Pressure {
-    host: Host,
-    /// Opened by who reads it.
-    file: Option<(Option<OpenFile>, Vec<u8>)>,
+    file: Option<OpenFile>,
+    buffer: Vec<u8>,
     total_us: Ring<u64>,
     /// When it is asked for, and the share of the last ten seconds.
     now: Instant,
@@ -206,14 +195,7 @@ struct Pressure {
 
 impl Pressure {
     fn share(&mut self) -> Option<f64> {
-        let open = || {
-            (
-                OpenFile::open(&self.host, "/proc/pressure/memory"),
-                touched(),
-            )
-        };
-        let (file, buffer) = self.file.get_or_insert_with(open);
-        let text = file.as_ref()?.read(buffer).ok()?;
+        let text = self.file.as_ref()?.read(&mut self.buffer).ok()?;
         let full = pressure::line(text, "full")?;
         self.total_us.keep(self.now, full.total_us);
         let (age, before) = self.total_us.oldest(self.now)?;
@@ -222,11 +204,10 @@ impl Pressure {
     }
 }
 
-/// What a device holds.
+/// What a compressed device can still take.
 #[derive(Debug, Clone, Copy)]
-struct DeviceFigures {
-    size_bytes: u64,
-    stored_bytes: u64,
+struct Room {
+    free_bytes: u64,
     /// How many times smaller pages are in it.
     ratio: f64,
     /// What its limit leaves of RAM.
@@ -238,7 +219,7 @@ struct DeviceFigures {
 struct Devices {
     host: Host,
     all: Vec<SwapDevice>,
-    figures: Vec<DeviceFigures>,
+    rooms: Vec<Room>,
     /// The most that zswap's pool may take; 0 where it is off.
     pool_bytes: u64,
     followed: Option<Instant>,
@@ -249,33 +230,35 @@ struct Devices {
 
 impl Devices {
     fn read(&mut self) {
-        let now = self.now;
-        if is_due(self.followed, FOLLOW_EVERY, now) {
-            self.followed = Some(now);
+        if is_due(self.followed, FOLLOW_EVERY, self.now) {
+            self.followed = Some(self.now);
             self.follow();
         }
-        let all = self.all.iter_mut().take(DEVICES_MAX);
-        let buffer = &mut self.buffer;
-        self.figures.clear();
-        self.figures
-            .extend(all.filter_map(|it| it.figures(now, buffer)));
+        self.rooms.clear();
+        for device in self.all.iter_mut().take(DEVICES_MAX) {
+            let room = device.room(self.now, &mut self.buffer);
+            self.rooms.extend(room);
+        }
     }
 
     /// Opens what is swapped to by now; what is known of a device stays.
     fn follow(&mut self) {
         self.pool_bytes = pool_bytes(&self.host).unwrap_or(0);
-        let known = std::mem::take(&mut self.all);
+        let mut known = std::mem::take(&mut self.all);
         for swap in self.host.swaps().unwrap_or_default() {
-            let Some(name) = swap.path.file_name().and_then(|it| it.to_str()) else {
+            let name = swap.path.file_name().and_then(|it| it.to_str());
+            let file =
+                |file: &str| OpenFile::open(&self.host, format!("/sys/block/{}/{file}", name?));
+            let (Some(held), Some(name)) = (file("mm_stat"), name) else {
                 continue;
             };
-            let Some(opened) = SwapDevice::open(&self.host, name, swap.size_bytes) else {
-                continue;
-            };
-            let before = known.iter().find(|it| it.name == opened.name);
+            let before = known.iter_mut().find(|it| it.name == name);
             self.all.push(SwapDevice {
-                stored: before.map_or_else(Ring::new, |it| it.stored),
-                ..opened
+                name: name.to_owned(),
+                size_bytes: swap.size_bytes,
+                held,
+                backed: file("bd_stat"),
+                pages: before.map_or_else(Ring::new, |it| it.pages),
             });
         }
     }
@@ -296,76 +279,39 @@ struct SwapDevice {
     size_bytes: u64,
     held: OpenFile,
     backed: Option<OpenFile>,
-    /// What it stored, and the RAM that it took for that.
-    stored: Ring<Stored>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Stored {
-    pages_bytes: u64,
-    elsewhere_bytes: u64,
-    used_bytes: u64,
+    /// The size of the pages that it compressed, and the RAM that they took.
+    pages: Ring<(u64, u64)>,
 }
 
 impl SwapDevice {
-    fn open(host: &Host, name: &str, size_bytes: u64) -> Option<SwapDevice> {
-        let file = |file: &str| OpenFile::open(host, format!("/sys/block/{name}/{file}"));
-        Some(SwapDevice {
-            name: name.to_owned(),
-            size_bytes,
-            held: file("mm_stat")?,
-            backed: file("bd_stat"),
-            stored: Ring::new(),
-        })
-    }
-
     /// Nothing where it is gone.
-    fn figures(&mut self, now: Instant, buffer: &mut [u8]) -> Option<DeviceFigures> {
+    fn room(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Room> {
         let held = MmStat::parse(self.held.read(buffer).ok()?)?;
         let backed = match &self.backed {
             Some(file) => Backed::parse(file.read(buffer).ok()?)?.held_bytes,
             None => 0,
         };
         let page = rustix::param::page_size() as u64;
-        let stored = Stored {
-            pages_bytes: held.stored_bytes,
-            elsewhere_bytes: held
-                .same_filled_pages
-                .saturating_mul(page)
-                .saturating_add(backed),
-            used_bytes: held.memory_used_bytes,
-        };
-        self.stored.keep(now, stored);
-        Some(DeviceFigures {
-            size_bytes: self.size_bytes,
-            stored_bytes: held.stored_bytes,
-            ratio: self.ratio(stored, now),
-            left_bytes: (held.limit_bytes > 0)
-                .then_some(held.limit_bytes.saturating_sub(held.memory_used_bytes)),
+        let elsewhere = held.same_filled_pages.saturating_mul(page) + backed;
+        let (limit, used) = (held.limit_bytes, held.memory_used_bytes);
+        let pages = held.stored_bytes.saturating_sub(elsewhere);
+        self.pages.keep(now, (pages, used));
+        // The ratio of all, or of what came lately where that is less and much of all: what was
+        // freed meanwhile is not told apart from it.
+        let ratio = judged(pages, used).unwrap_or(RATIO_UNKNOWN);
+        let came = self.pages.oldest(now).and_then(|(_, before)| {
+            let came = pages.checked_sub(before.0)?;
+            judged(came, used.checked_sub(before.1)?).filter(|_| came >= pages / MUCH)
+        });
+        Some(Room {
+            free_bytes: self.size_bytes.saturating_sub(held.stored_bytes),
+            ratio: came.map_or(ratio, |came| came.min(ratio)),
+            left_bytes: (limit > 0).then_some(limit.saturating_sub(used)),
         })
     }
+}
 
-    /// That of all, or of what came lately where that is less and much of all: what was
-    /// freed meanwhile is not told apart from it.
-    fn ratio(&self, stored: Stored, now: Instant) -> f64 {
-        let of = |it: Stored| {
-            let pages = it.pages_bytes.saturating_sub(it.elsewhere_bytes);
-            headroom::ratio(pages, it.used_bytes).filter(|_| pages >= JUDGED_FROM)
-        };
-        let came = self.stored.oldest(now).and_then(|(_, before)| {
-            let pages_bytes = stored.pages_bytes.checked_sub(before.pages_bytes)?;
-            if pages_bytes < stored.pages_bytes / MUCH {
-                return None;
-            }
-            of(Stored {
-                pages_bytes,
-                elsewhere_bytes: stored
-                    .elsewhere_bytes
-                    .saturating_sub(before.elsewhere_bytes),
-                used_bytes: stored.used_bytes.checked_sub(before.used_bytes)?,
-            })
-        });
-        let all = of(stored).unwrap_or(RATIO_UNKNOWN);
-        came.map_or(all, |came| came.min(all))
-    }
+/// The ratio of pages, where they are enough to judge by.
+fn judged(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
+    headroom::ratio(pages_bytes, used_bytes).filter(|_| pages_bytes >= JUDGED_FROM)
 }

@@ -50,8 +50,6 @@ pub struct Guarded {
     pub is_short: bool,
     /// Owners that may be ended, as they were last looked for.
     pub watched: Vec<String>,
-    /// Owners that may not.
-    pub kept: Vec<String>,
     /// What `end` names and nobody is called.
     pub unmatched: Vec<String>,
     /// How many processes were ended.
@@ -66,20 +64,14 @@ pub struct Guarded {
 pub struct Ended {
     /// Whose they were: a group's path from the root of its hierarchy on.
     pub owner: String,
-    /// The group of the first one,
-    pub group: String,
-    /// and its name.
+    /// The name of the first one.
     pub process: String,
     /// Why, in words and figures.
     pub why: String,
-    /// What the owner held.
-    pub held_bytes: u64,
     /// How many they were.
     pub processes: u64,
     /// They did not, and were killed.
     pub was_killed: bool,
-    /// From the look to the last signal, in microseconds.
-    pub reaction_us: u64,
     /// From the first signal to its end; absent where it does not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
@@ -92,19 +84,17 @@ pub struct Ended {
 pub fn lock(host: &Host) -> Result<FileLock, Error> {
     make_folder(host)?;
     let path = host.path(LOCK);
-    match FileLock::attempt(&path).map_err(|cause| HostError::io("lock", LOCK, cause))? {
-        Attempt::Taken(lock) => Ok(lock),
-        Attempt::Held(holder) => {
-            let who = holder.pid.map(|pid| format!(" (process {pid})"));
-            Err(Error::CannotGuard {
-                why: format!(
-                    "another zmeld-guard is at work{}: stop it (systemctl stop zmeld-guard), or \
-                     leave this to it",
-                    who.unwrap_or_default()
-                ),
-            })
-        }
-    }
+    let holder = match FileLock::attempt(&path).map_err(|it| HostError::io("lock", LOCK, it))? {
+        Attempt::Taken(lock) => return Ok(lock),
+        Attempt::Held(holder) => holder,
+    };
+    let who = holder.pid.map(|pid| format!(" (process {pid})"));
+    let why = format!(
+        "another zmeld-guard is at work{}: stop it (systemctl stop zmeld-guard), or leave this to \
+         it",
+        who.unwrap_or_default()
+    );
+    Err(Error::CannotGuard { why })
 }
 
 fn make_folder(host: &Host) -> Result<(), HostError> {
@@ -148,36 +138,31 @@ impl Recorder {
             }
             Event::Ended(gone) => {
                 let victim = &gone.victim;
-                let reaction_us = victim.reaction.as_micros();
                 self.note.ended.push(Ended {
-                    owner: victim.owner.to_string(),
-                    group: victim.group.to_string(),
+                    owner: victim.account.owner.to_string(),
                     process: victim.process.to_string(),
                     why: victim.to_string(),
-                    held_bytes: victim.held_bytes,
                     processes: victim.processes,
                     was_killed: gone.was_killed,
-                    reaction_us: u64::try_from(reaction_us).unwrap_or(u64::MAX),
                     took_ms: gone.is_gone.then_some(gone.age.as_millis() as u64),
                 });
                 self.note.ended_total += victim.processes;
-                if self.note.ended.len() > ENDED_MAX {
-                    self.note.ended.remove(0);
-                }
+                let too_many = self.note.ended.len().saturating_sub(ENDED_MAX);
+                self.note.ended.drain(..too_many);
                 self.noted = None;
             }
             Event::Found(report, _) => {
                 let most = |all: &[String]| all.iter().take(OWNERS_MAX).cloned().collect();
                 self.note.watched = most(&report.watched);
-                self.note.kept = most(&report.kept);
                 self.note.unmatched = most(&report.unmatched);
             }
+            Event::Looked(seen) => self.keep(seen),
             _ => {}
         }
     }
 
     /// Writes what is due.
-    pub fn keep(&mut self, seen: &Seen) {
+    fn keep(&mut self, seen: &Seen) {
         let now = seen.now;
         let began = *self.began.get_or_insert(now);
         if !self.is_on {

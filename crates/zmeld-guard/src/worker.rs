@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
+use std::vec::Drain;
 
 use crate::Error;
 
@@ -96,6 +97,45 @@ impl<T: Send + 'static> Worker<T> {
         self.send();
         if let Some(thing) = self.get() {
             see(thing);
+        }
+    }
+}
+
+/// Things that wait for who works on them, as many as there was room made for; more are dropped.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
+    waiting: Vec<T>,
+    worker: Worker<Vec<T>>,
+}
+
+impl<T: Send + 'static> Mailbox<T> {
+    pub fn new(
+        thread_name: Option<&str>,
+        room: usize,
+        mut work: impl FnMut(Drain<T>) + Send + 'static,
+    ) -> Result<Mailbox<T>, Error> {
+        let (waiting, sent) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let worker = Worker::new(thread_name, sent, move |sent: &mut Vec<T>| {
+            work(sent.drain(..));
+        })?;
+        Ok(Mailbox { waiting, worker })
+    }
+
+    pub fn leave(&mut self, thing: T) {
+        if self.waiting.len() < self.waiting.capacity() {
+            self.waiting.push(thing);
+        }
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Once a look.
+    pub fn send(&mut self) {
+        if let Some(sent) = self.worker.get().filter(|_| !self.waiting.is_empty()) {
+            std::mem::swap(sent, &mut self.waiting);
+            self.worker.send();
         }
     }
 }

@@ -516,6 +516,43 @@ fn who_looks_neither_takes_nor_frees_memory() {
     assert!(machine.processes.contains_key("other"));
 }
 
+/// Only root may end what others run; what is missing has its own exit code.
+#[test]
+fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    // Where nobody can run it.
+    let program = folder.path().join("zmeld-guard");
+    fs::copy(env!("CARGO_BIN_EXE_zmeld-guard"), &program).unwrap();
+    let run = |config: &str, arguments: &[&str]| {
+        let file = folder.path().join("zmeld.toml");
+        fs::write(&file, config).unwrap();
+        let mut command = Command::new("timeout");
+        command.arg("3").arg(&program).arg("--config").arg(&file);
+        command.args(arguments);
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    let (code, said) = run("[watch.guard]\n", &[]);
+    assert_eq!((code, said.lines().count()), (Some(3), 1), "{said}");
+    assert!(said.contains("needs root"), "{said}");
+    let (code, said) = run("", &["--dry-run"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 1), "{said}");
+    assert!(said.contains("--dry-run --config FILE"), "{said}");
+    // It goes on, until it is ended.
+    let (code, said) = run("[watch.guard]\nend = [\"/x\"]\n", &["--dry-run"]);
+    assert_eq!(code, Some(124), "{said}");
+    assert!(
+        said.contains("/x in end: nobody is called so now"),
+        "{said}"
+    );
+}
+
 /// What it starts is nobody's, and knows what was ended.
 #[test]
 fn what_is_told_of_an_end_runs_as_nobody() {
@@ -535,6 +572,10 @@ fn what_is_told_of_an_end_runs_as_nobody() {
     machine.add("system.slice/a.service", "leak:800");
     machine.available = Some(40);
     machine.looks(4, Duration::from_secs(1));
+    let is_told = || fs::read_to_string(&told).is_ok_and(|it| it.ends_with('\n'));
+    while !is_told() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let user = if rustix::process::geteuid().is_root() {
         65534
     } else {

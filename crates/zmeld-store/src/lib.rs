@@ -6,6 +6,7 @@
 //! - [`Geometry`]: how much memory the kernel's pool takes for objects.
 //! - [`zword`]: the codec of our own, with tables of the caller's.
 //! - [`populated`]: where a process has pages, by an ioctl of its pagemap.
+//! - [`release_memory`]: a killed process's memory, taken at once.
 //! - [`fill_word`] and [`FingerprintKey`]: what the store looks at in a page.
 //!
 //! This is the only crate of zmeld with `unsafe` code: each block says why it
@@ -16,6 +17,7 @@
 pub mod codec;
 mod geometry;
 mod pagemap;
+mod process;
 mod raw;
 mod store;
 pub mod zword;
@@ -23,6 +25,7 @@ pub mod zword;
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
 pub use geometry::{BadGeometry, ChainRule, Geometry};
 pub use pagemap::populated;
+pub use process::release_memory;
 pub use store::{
     fill_word, page_size, FingerprintKey, MeldMode, MeldResult, Stats, Store, StoreError,
     SHARE_BYTES,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um memory=1000 program=chrt urgent load long
+# guest: kernel=um,6.1 memory=1000 program=chrt urgent load long
 #
 # Ordinary situations in which a machine runs out of memory, on control groups as systemd makes
 # them, of version 2 and of version 1: what has to end is ended before the kernel comes, and

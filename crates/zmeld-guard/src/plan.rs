@@ -1,0 +1,323 @@
+//! Who would pay, and which of his processes: made again and again while memory is little, by a
+//! thread of its own, since it opens files, takes memory, and takes as long as whoever makes
+//! groups wants it to.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zmeld_linux::amount::bytes_text;
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::Host;
+
+use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
+use crate::ending::ENDING_MAX;
+use crate::event::{Account, Report};
+use crate::guard_loop::hurry;
+use crate::owners::{Groups, History, Owner, Place, NOT_NAMED};
+use crate::processes::{list, Process};
+use crate::{Error, GuardRule};
+
+/// No more owners are followed, the largest ones.
+const OWNERS_MAX: usize = 512;
+/// Of so many owners processes are listed, until one has some that may be ended.
+const LISTED_MAX: usize = 4;
+/// Of an owner so many groups are passed over: a name shields nobody. Who has many groups is not
+/// gone through for longer, where he is not to pay.
+const PASSED_MAX: usize = 32;
+const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
+
+/// What is asked for, and what came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub asked: Option<Instant>,
+    /// The machine stands still: who waits is asked for.
+    pub is_stall: bool,
+    /// Each owner is looked into.
+    pub is_full: bool,
+    /// Processes are listed.
+    pub is_listed: bool,
+    pub can_bytes: u64,
+    /// Processes that were told to end, with their owners; and whether they wait in the kernel.
+    pub going: Vec<(u64, u32, bool)>,
+    /// Those that have gone, to be closed.
+    pub retired: Vec<Process>,
+
+    pub is_new: bool,
+    pub outcome: Option<Outcome>,
+    /// Of who pays, in the order in which they go.
+    pub processes: Vec<Process>,
+    /// What all owners took a second of late.
+    pub rate: f64,
+    /// Of one that looked into each owner.
+    pub report: Option<Arc<Report>>,
+    pub failed: Option<Arc<str>>,
+    pub took: Duration,
+}
+
+impl Plan {
+    /// One with room for what is left in it where no memory may be taken.
+    pub fn new() -> Plan {
+        Plan {
+            going: Vec::with_capacity(ENDING_MAX),
+            retired: Vec::with_capacity(ENDING_MAX),
+            ..Plan::default()
+        }
+    }
+}
+
+/// Who pays, or why he does not, and whether he is to blame.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub account: Account,
+    pub spared: Option<(&'static str, bool)>,
+}
+
+/// Who makes them.
+pub(crate) struct Planner {
+    host: Host,
+    rule: GuardRule,
+    groups: Option<Groups>,
+    history: History,
+    looked: Option<Instant>,
+    looked_into: Option<Instant>,
+    /// Owners that `end` does not name, and something below them it does.
+    named_below: HashSet<u64>,
+    has_thread: bool,
+    is_slow: bool,
+}
+
+impl Planner {
+    pub fn new(host: Host, rule: GuardRule, has_thread: bool) -> Planner {
+        Planner {
+            host,
+            rule,
+            groups: None,
+            history: History::default(),
+            looked: None,
+            looked_into: None,
+            named_below: HashSet::new(),
+            has_thread,
+            is_slow: has_thread,
+        }
+    }
+
+    pub fn make(&mut self, plan: &mut Plan) {
+        let begin = Instant::now();
+        if plan.is_listed && std::mem::take(&mut self.is_slow) {
+            // Opening takes memory: who has this priority may have what others may not.
+            let _ = hurry(&self.host);
+        }
+        plan.retired.clear();
+        plan.processes.clear();
+        (plan.outcome, plan.report) = (None, None);
+        let result = self.plan(plan);
+        if result.is_err() {
+            self.groups = None;
+        }
+        plan.failed = result.err().map(|err| err.to_string().into());
+        plan.took = match self.has_thread {
+            true => begin.elapsed(),
+            false => Duration::ZERO,
+        };
+        plan.is_new = true;
+    }
+
+    fn plan(&mut self, plan: &mut Plan) -> Result<(), Error> {
+        let groups = match self.groups.take() {
+            Some(groups) => groups,
+            None => Groups::find(&self.host, &self.rule)?,
+        };
+        let now = plan.asked.unwrap_or_else(Instant::now);
+        let before = in_ram_bytes(&self.host);
+        let mut owners = self.survey(&groups, plan, now)?;
+        plan.rate = owners.iter().map(|it| it.held.rate).sum();
+        let owned: u64 = owners.iter().map(|it| it.held.ram_bytes).sum();
+        // What comes or goes meanwhile is not nobody's.
+        let in_ram = before.min(in_ram_bytes(&self.host));
+        let nobodys = in_ram.saturating_sub(owned);
+        let mut nobody = Owner::nobody();
+        nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
+        owners.push(nobody);
+        if plan.is_listed {
+            self.choose(&groups, &owners, plan, now);
+        }
+        self.history.forget(now);
+        self.looked = Some(now);
+        self.groups = Some(groups);
+        Ok(())
+    }
+
+    /// The owners, the largest first, with what they took.
+    fn survey(
+        &mut self,
+        groups: &Groups,
+        plan: &mut Plan,
+        now: Instant,
+    ) -> Result<Vec<Owner>, Error> {
+        let end = self.rule.end.clone();
+        let mut named = HashSet::new();
+        let mut name = |shown: &str| {
+            let matching = end.iter().filter(|it| it.matches(shown));
+            named.extend(matching.map(ToString::to_string));
+        };
+        let mut owners = groups.owners(plan.is_stall, &mut name)?;
+        owners.sort_by_key(|it| std::cmp::Reverse(it.held.all_bytes));
+        owners.truncate(OWNERS_MAX);
+        for owner in &mut owners {
+            let held = (owner.held.ram_bytes, owner.held.all_bytes);
+            owner.held = self.history.keep(owner.id, held, now, self.looked);
+            let is_named_below = owner.right == Right::Kept(NOT_NAMED);
+            let is_open = is_named_below || !owner.is_kept();
+            if let (true, true, Place::Group(directory)) = (plan.is_full, is_open, &owner.place) {
+                let (mut is_named, mut passed) = (false, Vec::new());
+                let begin = Instant::now();
+                groups.walk(directory, |it| {
+                    name(it.shown);
+                    is_named |= it.is_named;
+                    passed.extend(it.topmost_passed());
+                    begin.elapsed() < LOOKED_INTO_MAX
+                });
+                self.shields(groups, &passed, 0, 0, now);
+                match is_named && is_named_below {
+                    true => self.named_below.insert(owner.id),
+                    false => self.named_below.remove(&owner.id),
+                };
+            }
+            if is_named_below && self.named_below.contains(&owner.id) {
+                owner.right = Right::Ended;
+            }
+        }
+        if plan.is_full {
+            self.looked_into = Some(now);
+            let may = owners.iter().filter(|it| !it.is_kept());
+            let unmatched = end.iter().map(ToString::to_string);
+            plan.report = Some(Arc::new(Report {
+                watched: may.map(|it| it.shown.clone()).collect(),
+                unmatched: unmatched.filter(|it| !named.contains(it)).collect(),
+            }));
+        }
+        Ok(owners)
+    }
+
+    /// Groups that are passed over and shield what is in them: one that took more than half of
+    /// what went shields nobody, nor do all of an owner together.
+    fn shields(
+        &mut self,
+        groups: &Groups,
+        passed: &[(u64, PathBuf)],
+        went_bytes: u64,
+        can_bytes: u64,
+        now: Instant,
+    ) -> HashSet<u64> {
+        let mut shields = HashMap::new();
+        for (id, directory) in passed.iter().take(PASSED_MAX) {
+            if let Some(read) = groups.held(directory) {
+                let held = self.history.keep(*id, read, now, self.looked_into);
+                shields.insert(*id, held.took_bytes);
+            }
+        }
+        let all: u64 = shields.values().sum();
+        let is_most = |took| took_most(took, went_bytes, can_bytes);
+        shields.retain(|_, took| !is_most(*took) && !is_most(all));
+        shields.into_keys().collect()
+    }
+
+    /// Who pays, with his processes.
+    fn choose(&mut self, groups: &Groups, owners: &[Owner], plan: &mut Plan, now: Instant) {
+        let can = plan.can_bytes as i64;
+        let figures = owners.iter().map(|it| OwnerFigures {
+            right: it.right,
+            holds_bytes: (it.held.all_bytes as i64 + it.shift * (can / 1000)).max(0) as u64,
+            took_bytes: it.held.took_bytes,
+            is_shielded: it.shift < 0,
+            is_stalled: it.is_stalled,
+        });
+        let figures: Vec<OwnerFigures> = figures.collect();
+        let (went_bytes, going) = (went_bytes(&figures), &plan.going);
+        let mut left = LISTED_MAX;
+        let has_some = |at: usize| {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            let is_told = |pid| going.iter().any(|(_, told, _)| *told == pid);
+            plan.processes = list(groups, &owners[at], is_told, |passed| {
+                self.shields(groups, passed, went_bytes, plan.can_bytes, now)
+            });
+            // Nobody else pays while his are on their way out.
+            let mut own = going.iter().filter(|(id, ..)| *id == owners[at].id);
+            !plan.processes.is_empty() || own.any(|(.., is_stuck)| !is_stuck)
+        };
+        let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
+        let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
+        let (at, why) = match verdict {
+            Verdict::Pays(at) => (at, None),
+            Verdict::Blamed(at) => (at, Some(("OOMScoreAdjust= protects it", true))),
+            Verdict::Nobody => (
+                most.unwrap_or(0),
+                Some(("nothing of it may be ended", false)),
+            ),
+        };
+        let owner = &owners[at];
+        plan.outcome = Some(Outcome {
+            account: Account {
+                owner: owner.shown.as_str().into(),
+                id: owner.id,
+                held_bytes: owner.held.all_bytes,
+                took_bytes: owner.held.took_bytes,
+                went_bytes,
+            },
+            spared: why.map(|(why, is_blamed)| match owner.right {
+                Right::Kept(why) => (why, is_blamed),
+                _ => (why, is_blamed),
+            }),
+        });
+    }
+}
+
+/// What programs have in RAM, with files in memory.
+fn in_ram_bytes(host: &Host) -> u64 {
+    let text = host.read(meminfo::PATH).unwrap_or_default();
+    let of = |name: &str| Meminfo::new(&text).bytes(name).unwrap_or(0);
+    of("AnonPages") + of("Shmem")
+}
+
+/// Who holds memory, the largest first, a line each: what he holds, whether he may be ended, and
+/// which of his processes would go first.
+///
+/// # Errors
+/// When the machine cannot be looked at.
+pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
+    let groups = Groups::find(host, rule)?;
+    let mut planner = Planner::new(host.clone(), rule.clone(), false);
+    let mut plan = Plan {
+        is_full: true,
+        ..Plan::default()
+    };
+    let owners = planner.survey(&groups, &mut plan, Instant::now())?;
+    let line = |owner: &Owner| {
+        let held = bytes_text(owner.held.all_bytes as f64);
+        if let Right::Kept(why) = owner.right {
+            return format!("{} holds {held}; it is not ended: {why}", owner.shown);
+        }
+        let all = |passed: &[(u64, PathBuf)]| passed.iter().map(|(id, _)| *id).collect();
+        let processes = list(&groups, owner, |_| false, all);
+        let first = processes.first().map(|it| {
+            let (name, pid, score) = (&it.name, it.pid, it.score);
+            format!("{name} ({pid}), oom_score {score}, would go first")
+        });
+        let first = first.unwrap_or_else(|| "nothing of it may be ended".to_owned());
+        format!("{} holds {held}; {first}", owner.shown)
+    };
+    let mut lines: Vec<String> = owners.iter().map(line).collect();
+    let unmatched = plan.report.map(|it| it.unmatched.clone());
+    let unmatched = unmatched.unwrap_or_default();
+    lines.extend(
+        unmatched
+            .iter()
+            .map(|name| format!("{name} in end: nobody is called so now")),
+    );
+    Ok(lines)
+}
