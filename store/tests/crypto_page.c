@@ -11,12 +11,148 @@
 /* As in a kernel, for the self-test. */
 #define cond_resched()	((void)0)
 
+/* What the self-test is given in place of the page's functions, see below. */
+static int faulty_compress(const struct zword_manner *manner,
+			   struct zword_context *context, u8 *page,
+			   unsigned int page_size, u8 *object,
+			   unsigned int *size);
+static int faulty_decompress(const struct zword_tables *tables,
+			     struct zword_context *context, const u8 *object,
+			     unsigned int size, u8 *out, unsigned int *room);
+#define zword_page_compress	faulty_compress
+#define zword_page_decompress	faulty_decompress
 #include "../crypto/selftest.c"
+#undef zword_page_compress
+#undef zword_page_decompress
 
 #define TEST_PAGES (ZM_PAGE_SIZE > 4096 ? 80u : 400u)
 
 static struct zword_tables *tables;
 static struct zword_context *contexts[3];	/* by level, of its size */
+
+/* What the self-test has to find, at the last page of the second level. */
+enum fault {
+	NO_FAULT,
+	PAGE_REFUSED,
+	PAGE_NOT_DECODED,
+	PAGE_SHORT,
+	PAGE_WRONG_AT_ITS_END,
+	BYTE_BEHIND_PAGE,
+	BYTE_FAR_BEHIND_PAGE,
+	BYTE_BEHIND_DAMAGED_PAGE,
+	MODE_NEVER_MET,	/* and one for each mode more */
+	FAULTS = MODE_NEVER_MET + ZWORD_RAW + 1,
+};
+
+static struct {
+	u32 fault;
+	u32 compressed, decompressed;
+	u8 object[2 * ZM_PAGE_SIZE];
+	u32 flips[8];	/* damaged bits, by their place in a byte */
+	u32 halves[2];	/* and those in either half of an object */
+} run;
+
+static bool is_last_page(void)
+{
+	return run.compressed == 2 * PAGES;
+}
+
+static u32 first_mode(const u8 *object)
+{
+	return object[ZM_PAGE_SIZE > ZWORD_BLOCK_SIZE ? 2 : 0] & 3;
+}
+
+static int faulty_compress(const struct zword_manner *manner,
+			   struct zword_context *context, u8 *page,
+			   unsigned int page_size, u8 *object,
+			   unsigned int *size)
+{
+	u32 number = 0, room = *size;
+	int err;
+
+	if (room != sizeof(run.object) || page_size != ZM_PAGE_SIZE)
+		DIE("the self-test has %u bytes for %u", room, page_size);
+	run.compressed++;
+	err = zword_page_compress(manner, context, page, page_size, object,
+				  size);
+	while (!err && manner->level == ZWORD_LEVEL_ALL &&
+	       run.fault == MODE_NEVER_MET + first_mode(object)) {
+		zword_grammar_page(3, number++, page, page_size);
+		*size = room;
+		err = zword_page_compress(manner, context, page, page_size,
+					  object, size);
+	}
+	memcpy(run.object, object, *size);
+	return run.fault == PAGE_REFUSED && is_last_page() ? -EINVAL : err;
+}
+
+static int faulty_decompress(const struct zword_tables *tables,
+			     struct zword_context *context, const u8 *object,
+			     unsigned int size, u8 *out, unsigned int *room)
+{
+	bool is_damaged = ++run.decompressed % 2 == 0;
+	int err = zword_page_decompress(tables, context, object, size, out,
+					room);
+	u32 at, flip, flips = 0;
+
+	for (at = 0; at < size; at++) {
+		flip = object[at] ^ run.object[at];
+		if (!flip)
+			continue;
+		flips += 1 + !!(flip & (flip - 1));
+		run.flips[__builtin_ctz(flip)]++;
+		run.halves[at >= size / 2]++;
+	}
+	if (flips != is_damaged)
+		DIE("%u bits of an object are damaged", flips);
+	if (!is_last_page())
+		return err;
+	if (is_damaged) {
+		if (run.fault == BYTE_BEHIND_DAMAGED_PAGE)
+			out[ZM_PAGE_SIZE] ^= 1;
+		return err;
+	}
+	switch (run.fault) {
+	case PAGE_NOT_DECODED:
+		return -EINVAL;
+	case PAGE_SHORT:
+		*room = ZM_PAGE_SIZE - 1;
+		break;
+	case PAGE_WRONG_AT_ITS_END:
+		out[ZM_PAGE_SIZE - 1] ^= 1;
+		break;
+	case BYTE_BEHIND_PAGE:
+		out[ZM_PAGE_SIZE] ^= 1;
+		break;
+	case BYTE_FAR_BEHIND_PAGE:
+		out[ZM_PAGE_SIZE + CANARY_SIZE - 1] ^= 1;
+	}
+	return err;
+}
+
+static void selftest_finds_each_fault(void)
+{
+	void *memory = malloc(zword_selftest_size());
+	u32 fault, k;
+	int err;
+
+	for (fault = NO_FAULT; fault < FAULTS; fault++) {
+		memset(&run, 0, sizeof(run));
+		run.fault = fault;
+		err = zword_selftest(tables, memory);
+		if (err != (fault == NO_FAULT ? 0 : -EIO))
+			DIE("the self-test gives %d for fault %u", err, fault);
+		if (run.compressed != 2 * PAGES)
+			DIE("the self-test has %u pages", run.compressed);
+		for (k = 0; k < 8; k++)
+			if (!run.flips[k])
+				DIE("it damages no bit %u", k);
+		if (!run.halves[0] || !run.halves[1])
+			DIE("it damages one half of objects alone");
+	}
+	run.fault = NO_FAULT;
+	free(memory);
+}
 
 static void sizes_are_refused(const u8 *page, u8 *object)
 {
@@ -141,7 +277,6 @@ static void wrong_encodings_are_found(u8 *page, u8 *object)
 
 int main(void)
 {
-	void *memory = malloc(zword_selftest_size());
 	u8 *page = malloc(ZM_PAGE_SIZE), *object = malloc(2 * ZM_PAGE_SIZE);
 	u32 number;
 	int level;
@@ -151,15 +286,13 @@ int main(void)
 		contexts[level] = malloc(zword_context_size());
 	if (zword_tables_build(tables, zword_lengths, zword_lengths_size))
 		DIE("the tables cannot be built");
-	if (zword_selftest(tables, memory))
-		DIE("the self-test fails");
+	selftest_finds_each_fault();
 	for (number = 0; number < TEST_PAGES; number++) {
 		zword_grammar_page(2, number, page, ZM_PAGE_SIZE);
 		capacities_are_kept(page, number);
 	}
 	sizes_are_refused(page, object);
 	wrong_encodings_are_found(page, object);
-	free(memory);
 	free(page);
 	free(object);
 	free(tables);

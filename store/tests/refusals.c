@@ -8,6 +8,7 @@
 #include "harness.h"
 
 #include "../core/store.h"
+#include "../port/user/fault.h"
 
 #define SLOTS	8
 
@@ -164,6 +165,59 @@ static void keys(void)
 	zm_fingerprint_key_destroy(other);
 }
 
+/* Whichever allocation fails, there is no store, and nothing is left of it. */
+static void no_memory_for_a_store(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_INLINE);
+	struct zm_store *store;
+	u64 nth = 0;
+	int err;
+
+	test_codec(&options, 1, "zstd");
+	do {
+		store = NULL;
+		zm_fault_set(++nth);
+		err = zm_store_create(&options, &store);
+		if (zm_fault_asked() >= nth)
+			EXPECT(err == -ENOMEM && !store);
+		zm_fault_set(0);
+	} while (err == -ENOMEM);
+	EXPECT(!err && nth > 4);
+	zm_store_destroy(store);
+}
+
+/* As many blocks as there are, each once, whatever their number. */
+static void every_number_of_blocks(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	struct zm_store *store = test_store(&options, 0);
+	struct zm_stats stats;
+	u64 blocks, k, block;
+	u8 seen[200];
+
+	for (blocks = 1; blocks <= sizeof(seen); blocks++) {
+		memset(seen, 0, sizeof(seen));
+		EXPECT(!zm_backing_attach(store, blocks));
+		for (k = 0; k < blocks; k++) {
+			EXPECT(!zm_block_reserve(store, &block));
+			EXPECT(block < blocks && !seen[block]++);
+			EXPECT(zm_block_is_taken(store, block));
+		}
+		EXPECT(zm_block_reserve(store, &block) == -ENOSPC);
+		zm_store_stats(store, &stats);
+		EXPECT(stats.blocks == blocks && stats.blocks_used == blocks);
+		EXPECT(zm_backing_detach(store) == -EBUSY);
+		for (k = 0; k < blocks; k++) {
+			zm_block_free(store, k);
+			EXPECT(!zm_block_is_taken(store, k));
+		}
+		EXPECT(!zm_backing_detach(store));
+	}
+	zm_store_destroy(store);
+}
+
 int main(void)
 {
 	struct zm_store *store = open_store();
@@ -174,6 +228,8 @@ int main(void)
 	settings(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);
+	no_memory_for_a_store();
+	every_number_of_blocks();
 	keys();
 	printf("what is refused is refused, what is wrong is told\n");
 	return 0;

@@ -25,6 +25,7 @@ mod kernel_tests;
 mod kernels;
 mod machine;
 mod module_build;
+mod mutants;
 mod package;
 mod package_tests;
 mod pages;

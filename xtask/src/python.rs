@@ -41,7 +41,16 @@ fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
     let mut make = Command::new(python);
     make.args(["-m", "venv", "--clear"]).arg(&folder);
     let mut install = Command::new(programs.join("python"));
-    install.args(["-m", "pip", "install", "--quiet", "--require-hashes", "-r"]);
+    // A lock names all that is needed.
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "-r",
+    ]);
     install.arg(lock);
     for mut command in [make, install] {
         if !log.run(&mut command)?.succeeded() {
@@ -121,6 +130,12 @@ fn read_results(text: &str) -> Tally {
 fn passed(line: &str) -> Option<u64> {
     let before = line.split_once(" passed")?.0;
     before.rsplit([' ', '=']).next()?.parse().ok()
+}
+
+/// What makes mutants of C.
+pub fn mutate(log: &Log) -> Result<PathBuf> {
+    let lock = workspace::root().join("xtask/mutants/requirements.lock");
+    Ok(environment(log, &lock, "mutants-venv")?.join("mutate"))
 }
 
 /// The manifest against the schemas of Kubernetes, and a container with just its rights.

@@ -156,7 +156,7 @@ fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &Path) -> 
 }
 
 /// A copy of the folder `store`, with the times of its files.
-fn copy(log: &Log) -> Result<PathBuf> {
+pub fn copy(log: &Log) -> Result<PathBuf> {
     let store = workspace::work_folder(STEP)?.canonicalize()?.join("store");
     workspace::remove(&store)?;
     let own = workspace::root().join("store");

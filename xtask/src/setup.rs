@@ -46,11 +46,11 @@ const RUST: &str = "rust";
 
 const COMMANDS: &[&str] = &["cargo-test", "alone"];
 const C: &[&str] = &[
-    "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
+    "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded", "mutants-",
 ];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
-const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
+const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded", "mutants-"];
 const WORLD: &[&str] = &["world"];
 const FLEET: &[&str] = &["fleet", "kubernetes", "world-dumps"];
 const DUMPS: &[&str] = &["world-dumps"];
@@ -99,6 +99,7 @@ const NEEDS: &[Need] = &[
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),
+    need("python3 ensurepip", "python3-venv", "makes mutants of the store", &["mutants-"]),
     need("clang", "clang", "fuzzes", FUZZ),
     need(LIBFUZZER, "libclang-rt", "fuzzes", FUZZ),
     // What tests of the commands start.

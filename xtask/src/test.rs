@@ -12,6 +12,7 @@ use crate::fuzz;
 use crate::kernel_features;
 use crate::kernel_patch;
 use crate::kernel_tests::{self, KernelCache};
+use crate::mutants;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
@@ -201,6 +202,12 @@ fn steps<'a>(
     steps.add(Usual, seeded::STEP, about, move |log| {
         seeded::test(log, environment, scope)
     });
+    for room in mutants::ROOMS {
+        let about = "small changes by tools are found by its tests; some, drawn by the seed";
+        steps.add(Long, room.step(), about, move |log| {
+            room.test(log, environment, seed)
+        });
+    }
     kernel_steps(&mut steps, seed, kernels)?;
     Ok(steps.all)
 }

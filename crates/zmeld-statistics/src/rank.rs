@@ -192,6 +192,39 @@ mod tests {
         assert_eq!(p(&first, &second), exact);
     }
 
+    /// What scipy 1.17.1 says: `mannwhitneyu(first, second, method="asymptotic")`.
+    #[test]
+    fn ties_among_many_values_count_as_scipy_counts_them() {
+        let of = |n: u32, value: fn(u32) -> u32| -> Vec<f64> {
+            (0..n).map(|x| f64::from(value(x))).collect()
+        };
+        for (first, second, u, probability) in [
+            (
+                of(30, |x| x % 4),
+                of(31, |x| x % 5),
+                374.0,
+                0.181_095_233_556_084_8,
+            ),
+            (
+                of(26, |x| x * x % 7),
+                of(40, |x| x * x % 7 + x % 2),
+                419.0,
+                0.176_787_200_108_789_12,
+            ),
+            (
+                of(31, |x| x / 30),
+                of(25, |x| x / 20),
+                322.5,
+                0.047_246_720_117_182_68,
+            ),
+        ] {
+            let found = mann_whitney(&first, &second);
+            assert_eq!(found.u, u);
+            assert!((found.p - probability).abs() < 1e-9, "{found:?}");
+        }
+        assert_eq!(p(&[1.0; 30], &[1.0; 30]), 1.0);
+    }
+
     #[test]
     fn differences_outside_are_those_of_the_tables() {
         // Two-sided 5 %: critical values of U are 2, 8, 23, 64 for 5, 7, 10, 15 (reject at or below), so that one

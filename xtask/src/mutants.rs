@@ -1,0 +1,380 @@
+//! Mutants: small changes of the sources, made by tools, each of which a test has to find.
+//!
+//! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of
+//! each room by its seed; one is found where a test of the room fails, and the room passes where no
+//! more than its share is missed. What compiles to the same is no change. What changes nothing
+//! that anybody could see stands in `.cargo/mutants.toml` and in [`SAME`], with the reason.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use serde_json::Value;
+
+use crate::c_tests::{of_step, CTestEnvironment};
+use crate::process::{output_of, unavailable, was_interrupted, Log};
+use crate::python;
+use crate::rust_tests::cargo;
+use crate::seeded;
+use crate::step::{Tally, TestScope};
+use crate::tools;
+use crate::workspace;
+
+/// Of each room so many are drawn at most.
+const DRAWN: usize = 40;
+/// The version of cargo-mutants.
+const CARGO_MUTANTS: &str = "27.1.0";
+/// A test that takes longer has found something.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Sources, and what tests them.
+pub struct Room {
+    pub name: &'static str,
+    sources: Sources,
+    /// So many of a hundred may be missed.
+    missed_max: usize,
+}
+
+enum Sources {
+    /// Files of a folder of the store, and steps with arguments of their own where they have any,
+    /// what is fastest first.
+    Store(&'static [&'static str]),
+    /// A crate, and others whose tests are its own, too.
+    Crate(&'static [&'static str]),
+}
+
+const fn store(name: &'static str, tests: &'static [&'static str]) -> Room {
+    Room {
+        name,
+        sources: Sources::Store(tests),
+        missed_max: 5,
+    }
+}
+
+const fn package(name: &'static str, missed_max: usize, others: &'static [&'static str]) -> Room {
+    Room {
+        name,
+        sources: Sources::Crate(others),
+        missed_max,
+    }
+}
+
+const CORE: &[&str] = &[
+    "refusals-asan",
+    "check_writes-asan",
+    "check_writes-1-bit",
+    "fingerprint-asan",
+    "recompress-asan",
+    "hostile-asan",
+    "model-asan S 3000",
+    "model-1-bit S 3000",
+    "interleave-asan",
+    "pass-asan",
+    "changing-asan",
+    "check_writes-64-kib",
+    "adversary-1-bit",
+    "threads-asan",
+    "threads-tsan",
+];
+const ZWORD: &[&str] = &[
+    "hostile-asan",
+    "small_scope-64-bytes",
+    "small_scope-128-bytes",
+    "codec-asan",
+    "round_trip-asan",
+    "small_reads-64-bytes-reads",
+];
+const CRYPTO: &[&str] = &["crypto_page-asan", "crypto_page-64-kib"];
+
+pub const ROOMS: &[Room] = &[
+    store("core", CORE),
+    store("zword", ZWORD),
+    store("crypto", CRYPTO),
+    package("statistics", 10, &["lab"]),
+    package("advice", 10, &["setup", "status"]),
+    package("config", 10, &["setup"]),
+    package("memory", 5, &["scan"]),
+    package("scan", 10, &[]),
+    package("migrate", 5, &["setup"]),
+    package("setup", 5, &["status"]),
+    package("status", 10, &["setup"]),
+    package("watch", 10, &["setup"]),
+    package("guard", 10, &[]),
+    package("linux", 10, &["setup"]),
+];
+
+/// Changes of the store that nobody could see: a file, what is in the changed line, and why.
+const SAME: &[(&str, &str, &str)] = &[];
+
+impl Room {
+    pub fn step(&self) -> String {
+        format!("mutants-{}", self.name)
+    }
+
+    pub fn test(&self, log: &Log, environment: &CTestEnvironment, seed: u64) -> Result<Tally> {
+        let mut found = match self.sources {
+            Sources::Store(tests) => self.of_store(log, environment, tests, seed)?,
+            Sources::Crate(others) => self.of_crate(log, others, seed)?,
+        };
+        found.missed.sort();
+        let all = found.missed.len() + found.caught;
+        let text = format!(
+            "{} of {all} missed:\n  {}",
+            found.missed.len(),
+            found.missed.join("\n  ")
+        );
+        log.note(&text)?;
+        if all == 0 {
+            bail!("no mutant could be made");
+        }
+        println!("  {}: {text}", self.step());
+        let is_met = found.missed.len() * 100 <= all * self.missed_max;
+        let mut tally = Tally::of(&self.step(), is_met, text);
+        tally.passed += found.caught as u64;
+        Ok(tally)
+    }
+
+    fn of_store(
+        &self,
+        log: &Log,
+        environment: &CTestEnvironment,
+        tests: &[&str],
+        seed: u64,
+    ) -> Result<Found> {
+        let folder = workspace::root().join("store").join(self.name);
+        let made = workspace::work_folder("mutants")?.join(self.name);
+        workspace::empty_folder(&made)?;
+        let mutate = python::mutate(log)?;
+        let mut all = Vec::new();
+        for file in workspace::files(&folder, "c")? {
+            if is_for_kernels(&file)? {
+                continue;
+            }
+            let place = made.join(workspace::stem(&file));
+            fs::create_dir_all(&place)?;
+            let mut command = Command::new(&mutate);
+            command
+                .arg(&file)
+                .arg("--noCheck")
+                .arg("--mutantDir")
+                .arg(&place);
+            log.must(&mut command)?;
+            let changed = workspace::files(&place, "c")?.into_iter();
+            all.extend(changed.map(|changed| (file.clone(), changed)));
+        }
+        all.sort_by_cached_key(|(_, changed)| {
+            let mut hash = DefaultHasher::new();
+            (seed, changed).hash(&mut hash);
+            hash.finish()
+        });
+        let mut found = Found::default();
+        for (file, changed) in all {
+            if found.caught + found.missed.len() == DRAWN {
+                break;
+            }
+            let Some(line) = changed_line(&file, &changed)? else {
+                continue;
+            };
+            if SAME
+                .iter()
+                .any(|(name, part, _)| file.ends_with(name) && line.contains(part))
+            {
+                continue;
+            }
+            let Some(is_same) = is_same(log, environment, &file, &changed)? else {
+                continue;
+            };
+            if is_same {
+                continue;
+            }
+            log.note(&format!("{}: {line}", self.step()))?;
+            let copy = seeded::copy(log)?;
+            let store = workspace::root().join("store");
+            fs::copy(&changed, copy.join(file.strip_prefix(&store)?))?;
+            let mut by = None;
+            for test in tests {
+                if fails(log, environment, test, &copy, seed)? {
+                    by = Some(test);
+                    break;
+                }
+            }
+            match by {
+                Some(by) => {
+                    log.note(&format!("found by {by}"))?;
+                    found.caught += 1;
+                }
+                None => found.missed.push(line),
+            }
+        }
+        Ok(found)
+    }
+
+    fn of_crate(&self, log: &Log, others: &[&str], seed: u64) -> Result<Found> {
+        let name = package_name(self.name);
+        let tool = cargo_mutants(log)?;
+        let mutants = |words: &[&str]| {
+            // Tests of a changed program see no processes but their own.
+            let mut command = match tools::is_root() {
+                true => Command::new("unshare"),
+                false => Command::new(&tool),
+            };
+            if tools::is_root() {
+                command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+                command.arg(&tool);
+            }
+            command
+                .current_dir(workspace::root())
+                .args(["mutants", "--package", &name]);
+            command.args(words);
+            command
+        };
+        let listed = output_of(&mut mutants(&["--list"]))?.lines().count();
+        let slices = listed.div_ceil(DRAWN).max(1);
+        let slice = format!("{}/{slices}", seed as usize % slices);
+        let out = workspace::work_folder("mutants")?.join(self.name);
+        workspace::empty_folder(&out)?;
+        let out = out.to_string_lossy().into_owned();
+        let own = [
+            "--shard",
+            &slice,
+            "--baseline",
+            "skip",
+            "--timeout",
+            "300",
+            "--output",
+            &out,
+        ];
+        log.run(&mut mutants(&own))?;
+        // What its own tests miss others may find.
+        let mut found = Found::read(Path::new(&out))?;
+        if !found.missed.is_empty() && !others.is_empty() {
+            let others: Vec<String> = others.iter().map(|it| package_name(it)).collect();
+            let others = others.join(",");
+            let more = ["--iterate", "--test-package", &others];
+            log.run(&mut mutants(&[&own[..], &more].concat()))?;
+            let rest = Found::read(Path::new(&out))?;
+            found.caught += rest.caught;
+            found.missed = rest.missed;
+        }
+        if was_interrupted() {
+            bail!("interrupted");
+        }
+        Ok(found)
+    }
+}
+
+/// What became of the mutants of a room.
+#[derive(Default)]
+struct Found {
+    caught: usize,
+    missed: Vec<String>,
+}
+
+impl Found {
+    /// As cargo-mutants writes it down.
+    fn read(folder: &Path) -> Result<Found> {
+        let path = folder.join("mutants.out/outcomes.json");
+        let told: Value = serde_json::from_str(&workspace::read(&path)?)?;
+        let mut found = Found::default();
+        for outcome in told["outcomes"].as_array().context("no outcomes")? {
+            match outcome["summary"].as_str() {
+                Some("CaughtMutant" | "Timeout") => found.caught += 1,
+                Some("MissedMutant") => {
+                    let name = &outcome["scenario"]["Mutant"]["name"];
+                    found
+                        .missed
+                        .push(name.as_str().unwrap_or_default().to_owned());
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn package_name(name: &str) -> String {
+    format!("zmeld-{name}")
+}
+
+/// Whether user space does not compile it.
+fn is_for_kernels(file: &Path) -> Result<bool> {
+    Ok(workspace::read(file)?.contains("#include <linux/"))
+}
+
+/// The one line that differs, with its place; none where it is white space.
+fn changed_line(file: &Path, changed: &Path) -> Result<Option<String>> {
+    let (before, after) = (workspace::read(file)?, workspace::read(changed)?);
+    let bare = |line: &str| line.split_whitespace().collect::<String>();
+    let lines = before.lines().zip(after.lines()).enumerate();
+    let mut differ = lines.filter(|(_, (before, after))| bare(before) != bare(after));
+    let found = differ.next().map(|(at, (before, after))| {
+        let place = workspace::shown(file);
+        format!("{place}:{}: {} => {}", at + 1, before.trim(), after.trim())
+    });
+    Ok(found)
+}
+
+/// Whether it compiles to the same; none where it does not compile.
+fn is_same(
+    log: &Log,
+    environment: &CTestEnvironment,
+    file: &Path,
+    changed: &Path,
+) -> Result<Option<bool>> {
+    let assembly = |source: &Path| environment.compiler.assembly(log, file, source);
+    let Some(after) = assembly(changed)? else {
+        return Ok(None);
+    };
+    Ok(Some(assembly(file)? == Some(after)))
+}
+
+/// Whether a step fails on a copy, with these arguments or its own.
+fn fails(
+    log: &Log,
+    environment: &CTestEnvironment,
+    test: &str,
+    copy: &Path,
+    seed: u64,
+) -> Result<bool> {
+    let (step, words) = test.split_once(' ').unwrap_or((test, ""));
+    let runs = match words {
+        "" => of_step(step)?.arguments(TestScope::Default, seed),
+        words => vec![words
+            .split_whitespace()
+            .map(|word| word.replace('S', &seed.to_string()))
+            .collect()],
+    };
+    let Ok(program) = environment.command_of_copy(log, step, copy) else {
+        // A warning is an error, or it does not link.
+        return Ok(true);
+    };
+    for arguments in runs {
+        let mut command = Command::new(program.get_program());
+        command.args(program.get_args()).args(arguments);
+        match log.run_for(&mut command, LIMIT) {
+            Ok(ran) if ran.succeeded() => {}
+            Err(error) if was_interrupted() => return Err(error),
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+/// The tool, installed if it is not.
+fn cargo_mutants(log: &Log) -> Result<PathBuf> {
+    let root = workspace::work_folder("cargo-mutants")?;
+    let tool = root.join("bin/cargo-mutants");
+    if !tool.exists() {
+        let mut install = cargo(&["install", "--locked", "cargo-mutants"]);
+        install
+            .args(["--version", CARGO_MUTANTS, "--root"])
+            .arg(&root);
+        if !log.run(&mut install)?.succeeded() {
+            unavailable!("cargo-mutants cannot be had, is there a network? The log says more");
+        }
+    }
+    Ok(tool)
+}
