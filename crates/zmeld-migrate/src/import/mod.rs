@@ -92,7 +92,7 @@ impl Tool {
         match self {
             // Where no line is left, systemd takes the swap partitions of a GPT by itself.
             Tool::Fstab => &["put noauto among the options of the lines quoted below in /etc/fstab (without any swap line, systemd may switch swap partitions on by itself)"],
-            Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are"],
+            Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are; zmeld enable needs their volumes closed (swapoff /dev/mapper/NAME; cryptsetup close NAME), a boot does not"],
             Tool::ZramTools => &["systemctl disable zramswap"],
             Tool::ZramGenerator => &[
                 "mkdir -p /etc/systemd/system-generators",
