@@ -401,9 +401,12 @@ fn a_signal_ends_it_without_half_an_owner() {
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();
     match output.status.code() {
-        Some(75 | 130) => assert!(surveys(place.path()).is_empty()),
-        // It was faster than the signal.
-        ended => assert_eq!((ended, surveys(place.path()).len()), (Some(0), 1)),
+        Some(130) => assert!(surveys(place.path()).is_empty()),
+        // It was faster than the signal, or memory is short, which is noted.
+        ended => {
+            assert!(matches!(ended, Some(0 | 75)), "{ended:?}");
+            assert_eq!(surveys(place.path()).len(), 1);
+        }
     }
 }
 
