@@ -36,6 +36,14 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         let [device, _, kind, more @ ..] = fields.as_slice() else {
             continue;
         };
+        let options = more.first().map(String::as_str).unwrap_or_default();
+        let has_no_value = |it: &str| it == "x-systemd.device-timeout";
+        if options.split(',').any(has_no_value) {
+            let why = "systemd's generator ends at an option without its value: it switches on \
+                       neither this line nor those behind it";
+            into.left(&line, why);
+            return Ok(());
+        }
         if kind != "swap" {
             continue;
         }
