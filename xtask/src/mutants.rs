@@ -107,7 +107,12 @@ pub const ROOMS: &[Room] = &[
 ];
 
 /// Changes of the store that nobody could see: a file, what is in the changed line, and why.
-const SAME: &[(&str, &str, &str)] = &[];
+#[rustfmt::skip]
+const SAME: &[(&str, &str, &str)] = &[
+    ("core/meld.c", "AHEAD_", "how far ahead caches are asked"),
+    ("core/meld.c", "i + 1 < pass->suspect_count &&", "for which slots caches are asked"),
+    ("crypto/selftest.c", "#define SEED", "one seed is as good as another"),
+];
 
 impl Room {
     pub fn step(&self) -> String {
