@@ -83,7 +83,8 @@ impl Record {
             self.step,
             Step::SwapOn(_) | Step::OpenCrypt(_) | Step::AddDevice(_)
         );
-        is_end && (self.identity.is_some() || self.outcome.is_some())
+        let is_known = |made: &MadeDevice| made.sequence.is_some();
+        is_end && (self.identity.is_some() || self.outcome.as_ref().is_some_and(is_known))
     }
 
     /// Whether it changed something: a value that was as wanted before is written down,

@@ -55,8 +55,7 @@ impl AddDevice {
         if !host.exists(format!("/sys/block/{name}")) {
             return Ok(None);
         }
-        // Where the kernel counts disks and the record does not say which, it may be any.
-        let is_same = diskseq(host, name)? == outcome.sequence;
+        let is_same = outcome.sequence.is_none() || diskseq(host, name)? == outcome.sequence;
         Ok(is_same.then(|| name.clone()))
     }
 
@@ -76,11 +75,7 @@ impl AddDevice {
         let path = Path::new("/dev").join(&outcome.name);
         let Some(name) = self.device(host, record)? else {
             let is_there = host.exists(format!("/sys/block/{}", outcome.name));
-            let why = match outcome.sequence {
-                Some(_) => "it is another device by now",
-                None => "it may be another device by now",
-            };
-            return Ok(is_there.then(|| left_as_it_is(&path, why)));
+            return Ok(is_there.then(|| left_as_it_is(&path, "it is another device by now")));
         };
         let area = host.swap_on(&Path::new("/dev").join(name))?;
         Ok(area.map(|_| left_as_it_is(&path, "somebody else swaps to it")))

@@ -61,24 +61,3 @@ fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {
         state
     });
 }
-
-/// A record that does not say which of the disks it made gives no right to remove one.
-#[test]
-fn a_device_that_nothing_identifies_is_left() {
-    let machine = Machine::new();
-    machine
-        .up(&config("[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n"))
-        .unwrap();
-    let path = machine.path("/run/zmeld/state.json");
-    let mut state: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let records = state["records"].as_array_mut().unwrap();
-    let added = records
-        .iter_mut()
-        .find(|it| it["step"]["do"] == "add-device");
-    added.unwrap()["outcome"] = "zram1".into();
-    fs::write(&path, state.to_string()).unwrap();
-    let report = machine.down().unwrap();
-    let left = "/dev/zram1 is left as it is: it may be another device by now";
-    assert!(report.left.iter().any(|it| it == left), "{:?}", report.left);
-    assert!(machine.path("/sys/block/zram1").exists());
-}
