@@ -168,7 +168,10 @@ fn zram_codecs(host: &Host) -> Option<String> {
     let release = host.read("/proc/sys/kernel/osrelease").ok()?;
     let config = of_host(host, &format!("/boot/config-{}", release.trim()))?;
     let is_set = |name: &str| {
-        let set = |line: &str| line.strip_prefix(name).is_some_and(|it| it == "=y" || it == "=m");
+        let set = |line: &str| {
+            line.strip_prefix(name)
+                .is_some_and(|it| it == "=y" || it == "=m")
+        };
         config.lines().any(set)
     };
     // From Linux 6.12 on zram has backends of its own.
@@ -295,7 +298,10 @@ mod tests {
         host.plant("/proc/sys/kernel/modules_disabled", "0\n");
         assert!(look().modules);
         for (path, no) in [
-            ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n"),
+            (
+                "/sys/kernel/security/lockdown",
+                "none [integrity] confidentiality\n",
+            ),
             ("/sys/module/module/parameters/sig_enforce", "Y\n"),
             ("/proc/sys/kernel/modules_disabled", "1\n"),
         ] {

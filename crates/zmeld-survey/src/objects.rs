@@ -72,7 +72,9 @@ pub(crate) fn class_sums<'a>(
     let coarse = |(class, mut sum): (usize, ClassSums)| {
         sum.bytes = sum.bytes.map(|bytes| rounded(bytes as f64) as u64);
         let page = page_size as f64;
-        sum.squares = sum.squares.map(|it| (rounded(it as f64 / page) * page) as u64);
+        sum.squares = sum
+            .squares
+            .map(|it| (rounded(it as f64 / page) * page) as u64);
         (class, sum)
     };
     let told = sums.into_iter().enumerate().filter(told);
@@ -141,7 +143,10 @@ mod tests {
             let owner = std::iter::repeat_n([1500.0, 1600.0, 1000.0, 900.0], 300);
             class_sums(owner.chain([more]).collect::<Vec<_>>().iter(), 4096)
         };
-        let (known, other) = ([1501.0, 1611.0, 1003.0, 909.0], [1702.0, 1843.0, 1017.0, 980.0]);
+        let (known, other) = (
+            [1501.0, 1611.0, 1003.0, 909.0],
+            [1702.0, 1843.0, 1017.0, 980.0],
+        );
         assert_eq!(told(known), told(other));
         let owner = |more: f64| rounded(300.0 * 1000.0 + more);
         assert!((owner(1003.0) - owner(1017.0)).abs() < 1.0);
