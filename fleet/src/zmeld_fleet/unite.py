@@ -34,7 +34,7 @@ from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import FleetError, inert
 from zmeld_fleet.writing import MAGIC, TEXTS, digest_of, written_whole
 
-ROWS_MAX = 8_000_000
+ROWS_MAX = 4_000_000
 """Rows of a united file, about: what is sorted in memory."""
 GROUP_ROWS = 1 << 16
 """So that a bound leaves most of a file unread."""

@@ -380,7 +380,10 @@ fn it_gives_up_where_memory_is_short() {
     };
     let rows = read(left);
     let machine = &rows[0];
-    assert_eq!((rows.len(), string(machine, "record")), (1, "machine"));
+    assert_eq!(
+        (rows.len(), string(machine, "record")),
+        (1, "machine".to_owned())
+    );
     assert_eq!(machine["interrupted"], Field::Bool(true));
 }
 
