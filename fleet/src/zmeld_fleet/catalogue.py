@@ -330,10 +330,11 @@ def facts_of(parquet: pq.ParquetFile) -> pa.Table:
             continue
         table = parquet.read_row_group(at, columns=names, use_threads=False)
         table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
+        columns = []
         for name, kind in schema.COLUMNS.items():
-            if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(len(table), kind))
-        found.append(table.select(list(schema.COLUMNS)).cast(schema.ARROW))
+            own = table[name] if name in names else pa.nulls(len(table), kind)
+            columns.append(own if own.type == kind else own.cast(kind))
+        found.append(pa.Table.from_arrays(columns, schema=schema.ARROW))
     return pa.concat_tables(found)
 
 

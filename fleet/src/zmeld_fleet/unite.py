@@ -34,10 +34,12 @@ from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import FleetError, inert
 from zmeld_fleet.writing import MAGIC, TEXTS, digest_of, written_whole
 
-ROWS_MAX = 8_000_000
+ROWS_MAX = 4_000_000
 """Rows of a united file, about: what is sorted in memory."""
 GROUP_ROWS = 1 << 16
 """So that a bound leaves most of a file unread."""
+FEW = 64
+"""Tables that are joined at a time."""
 LARGE = 0.5
 """A united file with so much of `ROWS_MAX` is not united again."""
 
@@ -169,6 +171,9 @@ def _written(files: list[StoredFile], done: United) -> tuple[int, int]:
             mode &= os.fstat(opened.fileno()).st_mode
             parquet = pq.ParquetFile(opened)
             facts.append(facts_of(parquet))
+            if len(facts) == FEW:
+                # Of very many small pieces each takes more than what is in it.
+                facts = [pa.concat_tables(facts).combine_chunks()]
             names = ["record", "survey", *CONTENT]
             contents = parquet.read(columns=names, use_threads=False)
         contents = contents.filter(pc.equal(contents["record"], schema.CONTENT))
