@@ -21,8 +21,6 @@ const BEHIND: [&str; 3] = [
     "/lib/systemd/system",
 ];
 const BYTES_MAX: u64 = 1 << 20;
-/// No mount of a mount stands on more.
-const STANDS_ON_MAX: usize = 16;
 
 /// What systemd orders behind the network (`fstype_is_network`).
 const NETWORK: [&str; 17] = [
@@ -129,6 +127,23 @@ fn drop_ins(tree: &Tree, unit: &str) -> Vec<PathBuf> {
     files.into_values().collect()
 }
 
+/// How the names of systemd's services begin that come before swap.
+const EARLY_SERVICES: [&str; 13] = [
+    "systemd-cryptsetup",
+    "systemd-fsck",
+    "systemd-growfs",
+    "systemd-integritysetup",
+    "systemd-journald",
+    "systemd-makefs",
+    "systemd-mkswap",
+    "systemd-modules-load",
+    "systemd-remount-fs",
+    "systemd-repart",
+    "systemd-tmpfiles-setup-dev",
+    "systemd-udev",
+    "systemd-veritysetup",
+];
+
 /// Whether a unit other than a mount comes when swap is on long since: all but devices, systemd's
 /// own services of early boot, and what is reached before swap is.
 fn is_late_unit(name: &str) -> bool {
@@ -143,7 +158,7 @@ fn is_late_unit(name: &str) -> bool {
         "blockdev@",
     ];
     match name.rsplit_once('.') {
-        Some((name, "service")) => !name.starts_with("systemd-"),
+        Some((name, "service")) => !EARLY_SERVICES.iter().any(|it| name.starts_with(it)),
         Some((name, "target")) => {
             let name = name.split_inclusive('@').next().unwrap_or(name);
             !EARLY.contains(&name) && !name.starts_with("initrd")
@@ -190,10 +205,11 @@ impl Fstab {
     /// Whether a path is there only after all swap is on: below a mount from the network or in
     /// RAM, or one of something there, and below `/tmp`, unless that is mounted otherwise.
     pub fn is_late(&self, path: &Path) -> bool {
-        self.is_late_after(path, STANDS_ON_MAX)
+        self.is_late_after(path, &mut HashSet::new())
     }
 
-    fn is_late_after(&self, path: &Path, left: usize) -> bool {
+    /// The same; `seen` are mounts that were looked at.
+    fn is_late_after<'a>(&'a self, path: &Path, seen: &mut HashSet<&'a Path>) -> bool {
         let tmp = Path::new("/tmp");
         let is_tmp = path.starts_with(tmp) && self.0.iter().all(|it| it.point != tmp);
         // The root and what is in it are mounted before.
@@ -203,19 +219,20 @@ impl Fstab {
         is_tmp
             || mounts.any(|it| {
                 let mut needs = iter::once(&it.source).chain(&it.waits_for);
-                it.is_late || left > 0 && needs.any(|it| self.is_late_need(it, left - 1))
+                let is_new = seen.insert(&it.point);
+                it.is_late || is_new && needs.any(|it| self.is_late_need(it, seen))
             })
     }
 
     /// The same of what a mount needs: a path, or a unit.
-    fn is_late_need(&self, need: &str, left: usize) -> bool {
+    fn is_late_need<'a>(&'a self, need: &str, seen: &mut HashSet<&'a Path>) -> bool {
         let path = Path::new(need);
         if path.is_absolute() {
-            return !path.starts_with("/dev") && self.is_late_after(path, left);
+            return !path.starts_with("/dev") && self.is_late_after(path, seen);
         }
         let is_it = |it: &&Entry| unit_name(&it.point, "mount") == need;
         match self.0.iter().find(is_it) {
-            Some(mount) => self.is_late_after(&mount.point, left),
+            Some(mount) => self.is_late_after(&mount.point, seen),
             None => is_late_unit(need),
         }
     }
@@ -290,6 +307,7 @@ mod tests {
             "x-systemd.after=sysinit.target",
             "x-systemd.after=dbus.socket",
             "x-systemd.requires=zfs-mount.service",
+            "x-systemd.after=systemd-logind.service",
         ] {
             assert!(late(&options(late_by), "/srv/swap"), "{late_by}");
         }

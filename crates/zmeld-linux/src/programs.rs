@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::groups::{Hierarchy, Walk};
-use crate::others::{is_held, LockedFile, PatientReader};
+use crate::others::{LockedFile, PatientReader};
 use crate::{process, Host, HostError};
 
 /// So long a path of a group every kernel names whole (`/proc/PID/cgroup`), its end included. Of
@@ -153,26 +153,30 @@ fn named_above<'a>(hierarchy: &Hierarchy, group: &'a Path) -> &'a Path {
     Path::new(OsStr::from_bytes(&bytes[..end.unwrap_or(0).max(top)]))
 }
 
-/// The first program with pages in swap, if any, that holds up whoever wants the lock of its
-/// memory: swapoff waits for it as long, and no signal ends that wait.
+/// The first program, if any, that holds up whoever wants the lock of its memory: swapoff waits
+/// for it as long, and no signal ends that wait. Asked are those with pages in swap, or all:
+/// swapoff goes to those, too, that had some.
 ///
 /// # Errors
 /// When programs cannot be listed.
-pub fn holder(host: &Host) -> Result<Option<Program>, HostError> {
+pub fn holder(host: &Host, all: bool) -> Result<Option<Program>, HostError> {
     if host.root() != Path::new("/") {
         return Ok(None);
     }
     let mut reader = PatientReader::default();
     for pid in host.processes()? {
-        let Ok(Some(swapped_bytes)) = swapped(host, pid) else {
+        let Ok(Some((task, swapped_bytes))) = memory(host, pid) else {
             continue;
         };
+        if swapped_bytes == 0 && !all {
+            continue;
+        }
         let wants_lock = move || {
             let mut entry = [0; 8];
-            File::open(LockedFile::Pagemap.path(pid))?.read(&mut entry)
+            File::open(LockedFile::Pagemap.path(task))?.read(&mut entry)
         };
         let read = reader.of(pid.cast_signed()).run(wants_lock);
-        if is_held(&read) {
+        if read.is_err_and(|err| err.kind() == io::ErrorKind::TimedOut) {
             return Ok(Some(Program {
                 name: named(host, pid)?,
                 pid,
@@ -191,10 +195,30 @@ fn named(host: &Host, pid: u32) -> Result<String, HostError> {
 
 /// What a program has in swap, in bytes; none where that is nothing.
 fn swapped(host: &Host, pid: u32) -> Result<Option<u64>, HostError> {
-    let text = host.read(format!("/proc/{pid}/status"))?;
-    let swapped = process::status(&text, "VmSwap").and_then(|it| it.strip_suffix("kB"));
-    let kib = swapped.and_then(|it| it.trim().parse::<u64>().ok());
-    Ok(kib
-        .and_then(|kib| kib.checked_mul(1024))
-        .filter(|it| *it > 0))
+    let memory = memory(host, pid)?;
+    Ok(memory.map(|(_, bytes)| bytes).filter(|bytes| *bytes > 0))
+}
+
+/// What a program has in swap, in bytes, and the thread that says so; none of the kernel's. Its
+/// first thread may have ended, which has no memory then.
+fn memory(host: &Host, pid: u32) -> Result<Option<(String, u64)>, HostError> {
+    let status = |task: &str| host.read(format!("/proc/{task}/status"));
+    let has_ended =
+        |text: &str| process::status(text, "State").is_some_and(|it| it.starts_with('Z'));
+    let bytes = |text: &str| {
+        let kib = process::status(text, "VmSwap")?.strip_suffix("kB")?;
+        kib.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    let first = pid.to_string();
+    let text = status(&first)?;
+    if !has_ended(&text) {
+        return Ok(bytes(&text).map(|bytes| (first, bytes)));
+    }
+    let tasks = host.list(format!("/proc/{pid}/task")).unwrap_or_default();
+    let tasks = tasks.into_iter().map(|task| format!("{pid}/task/{task}"));
+    let mut found = tasks.filter_map(|task| {
+        let text = status(&task).ok()?;
+        Some((task, bytes(&text)?))
+    });
+    Ok(found.next())
 }

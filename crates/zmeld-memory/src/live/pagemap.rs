@@ -16,6 +16,8 @@ use crate::file::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
+/// What is kept of the name of a mapping.
+const NAME_MAX: usize = 64;
 /// As many as are read as easily as one.
 const TABLE_PAGES: u64 = 512;
 
@@ -122,7 +124,14 @@ pub(crate) fn mappings(
     reader.of(process.pid).run(move || {
         let page_size = rustix::param::page_size() as u64;
         let mut mappings = smaps::Reader::new(BufReader::new(smaps), page_size);
-        iter::from_fn(|| mappings.next_mapping().transpose()).collect()
+        // All of them are kept, and of their names what tells their kinds.
+        let kept = |mut it: Mapping| {
+            it.name = it.name.chars().take(NAME_MAX).collect::<String>().into();
+            it
+        };
+        iter::from_fn(|| mappings.next_mapping().transpose())
+            .map(|it| it.map(kept))
+            .collect()
     })
 }
 

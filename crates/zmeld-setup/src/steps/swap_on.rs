@@ -264,7 +264,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             swapoff_check::refuse(found.overfull)?;
         }
         if is_guarded && at == 1 {
-            not_held(context.host)?;
+            not_held(context.host, false)?;
         }
         let (result, met) = run_swapoff(context, &swap, is_guarded);
         if context.host.swap_on(path)?.is_none() {
@@ -286,52 +286,78 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     ))
 }
 
-/// Refuses where a program keeps swapoff waiting.
-fn not_held(host: &Host) -> Result<(), Error> {
-    let Some(program) = programs::holder(host)? else {
+/// Refuses where a program keeps swapoff waiting: one with pages in swap, or any.
+fn not_held(host: &Host, by_any: bool) -> Result<(), Error> {
+    let Some(program) = programs::holder(host, by_any)? else {
         return Ok(());
     };
     Err(Error::place(
         format!("process {} ({})", program.pid, program.name),
-        "it has pages in swap and keeps whoever reads its memory waiting, swapoff too",
+        "it keeps whoever wants its memory's lock waiting, and swapoff with them",
         "end it, or the file system that it waits for, and try again",
     ))
 }
 
-/// How long no page came back.
+/// How long nothing came back.
 struct Pace {
     left_bytes: u64,
+    read_pages: Option<String>,
+    /// Since when no page of the area was let go of,
     since: Instant,
+    /// and none was read from any.
+    unread_since: Instant,
     is_asked: bool,
 }
 
 impl Pace {
+    fn new() -> Pace {
+        let now = Instant::now();
+        Pace {
+            left_bytes: u64::MAX,
+            read_pages: None,
+            since: now,
+            unread_since: now,
+            is_asked: false,
+        }
+    }
+
     /// Whether fewer pages are left than before.
-    fn moves(&mut self, left_bytes: u64) -> bool {
-        let moves = left_bytes < self.left_bytes;
+    fn moves(&mut self, host: &Host, left_bytes: u64) -> bool {
+        let (moves, now) = (left_bytes < self.left_bytes, Instant::now());
         if moves {
-            (self.since, self.is_asked) = (Instant::now(), false);
+            (self.since, self.is_asked) = (now, false);
         }
         self.left_bytes = left_bytes;
+        let counters = host.read("/proc/vmstat").unwrap_or_default();
+        let read = counters.lines().find(|it| it.starts_with("pswpin "));
+        if read != self.read_pages.as_deref() {
+            (self.read_pages, self.unread_since) = (read.map(str::to_owned), now);
+        }
         moves
     }
 
-    /// That it is time to give up.
-    fn check(&mut self, host: &Host, path: &Path) -> Result<(), Error> {
+    /// Whether it is time to ask who keeps swapoff from it. A page that several processes have is
+    /// let go of with the last, and meanwhile swapoff itself has the lock of the one that it reads.
+    fn is_slow(&mut self) -> bool {
         let stands = self.since.elapsed();
-        if stands >= SLOW_AFTER && !self.is_asked {
-            self.is_asked = true;
-            not_held(host)?;
-        }
-        match stands >= STALLED_AFTER {
-            true => Err(Error::place(
-                path,
-                "no page came back from it for ten minutes",
-                "its drive may be dead: a reboot without it ends that",
-            )),
-            false => Ok(()),
-        }
+        let is_slow = stands >= SLOW_AFTER && self.unread_since.elapsed() >= SLOW_AFTER
+            || stands >= SLOW_AFTER * 12;
+        let is_first = is_slow && !self.is_asked;
+        self.is_asked |= is_slow;
+        is_first
     }
+
+    fn is_dead(&self) -> bool {
+        self.since.elapsed() >= STALLED_AFTER
+    }
+}
+
+fn dead(path: &Path) -> Error {
+    Error::place(
+        path,
+        "no page came back from it for ten minutes",
+        "its drive may be dead: a reboot without it ends that",
+    )
 }
 
 /// Runs swapoff, unless it turns out that it should not, or cannot, end; what it comes to, and
@@ -370,11 +396,8 @@ fn run_swapoff(
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
         let mut asked = None;
-        let mut pace = Pace {
-            left_bytes: u64::MAX,
-            since: told,
-            is_asked: false,
-        };
+        let mut pace = Pace::new();
+        let (tell_holder, holder) = channel();
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
             if is_guarded && met.is_ok() {
@@ -398,18 +421,25 @@ fn run_swapoff(
                 continue;
             };
             let left_bytes = swap.used_bytes;
-            if pace.moves(left_bytes) {
+            if pace.moves(host, left_bytes) {
                 context.tell(Event::SwappingIn {
                     path,
                     left_bytes,
                     total_bytes,
                 });
-            } else if met.is_ok() && !ending.is_asked() {
-                met = pace.check(host, path);
-                // It waits where it hears no signal: it is left alone.
-                if met.is_err() {
-                    ending.kill();
-                }
+            } else if pace.is_slow() {
+                // Asking takes its time, and groups are looked at meanwhile.
+                let tell_holder = tell_holder.clone();
+                scope.spawn(move || tell_holder.send(not_held(host, true)));
+            }
+            let found = match pace.is_dead() {
+                true => Err(dead(path)),
+                false => holder.try_recv().unwrap_or(Ok(())),
+            };
+            // It waits where it hears no signal: it is left alone.
+            if found.is_err() && met.is_ok() && !ending.is_asked() {
+                met = found;
+                ending.kill();
             }
         }
         // Also where the worker did not get as far.

@@ -511,8 +511,9 @@ fn tell(line: &Message, event: Event<'_>) {
             total_bytes,
             ..
         } => {
-            // A unit has a limit for its stop, and this takes as long as it takes.
-            service::notify("EXTEND_TIMEOUT_USEC=120000000");
+            // A unit has a limit for its stop, and this gives up by itself after ten minutes
+            // without a page.
+            service::notify("EXTEND_TIMEOUT_USEC=660000000");
             let done = total_bytes.saturating_sub(left_bytes);
             line.set_amount("swapping in", done, Some(total_bytes));
         }
