@@ -402,11 +402,10 @@ fn a_signal_ends_it_without_half_an_owner() {
     let output = child.wait_with_output().unwrap();
     match output.status.code() {
         Some(130) => assert!(surveys(place.path()).is_empty()),
-        // It was faster than the signal, or memory is short, which is noted.
-        ended => {
-            assert!(matches!(ended, Some(0 | 75)), "{ended:?}");
-            assert_eq!(surveys(place.path()).len(), 1);
-        }
+        // Memory is short, which is noted where it was so from the begin.
+        Some(75) => assert!(surveys(place.path()).len() < 2),
+        // It was faster than the signal.
+        ended => assert_eq!((ended, surveys(place.path()).len()), (Some(0), 1)),
     }
 }
 
