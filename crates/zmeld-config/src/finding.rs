@@ -2,7 +2,7 @@
 //! what is known by name: all that `accept` takes.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -327,6 +327,9 @@ impl ConfigError {
     }
 }
 
+/// Where the machine's own configuration is.
+const OWN: [&str; 3] = ["/etc", "/run", "/usr/lib"];
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let problems = self.problems.iter();
@@ -334,7 +337,14 @@ impl fmt::Display for ConfigError {
         match (errors.next(), errors.count()) {
             (None, _) => f.write_str("the configuration is wrong"),
             (Some(one), 0) => one.fmt(f),
-            (Some(first), more) => write!(f, "{first} (and {more} more: zmeld config check)"),
+            (Some(first), more) => {
+                // Without a file it checks the machine's own.
+                let file = first.place.as_ref().map(|it| it.file.as_path());
+                let is_own = |it: &&Path| OWN.iter().any(|folder| it.starts_with(folder));
+                let file = file.filter(|it| !is_own(it)).map(Path::display);
+                let file = file.map_or(String::new(), |it| format!(" {it}"));
+                write!(f, "{first} (and {more} more: zmeld config check{file})")
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_advice::CodecVerdict;
@@ -241,7 +241,9 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
 }
 
 fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
-    let imported = import(&args.root, ram_bytes(&args.root)?)?;
+    let root = &args.root;
+    ensure!(root.is_dir(), "{}: no such folder", root.display());
+    let imported = import(root, ram_bytes(root)?)?;
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }
