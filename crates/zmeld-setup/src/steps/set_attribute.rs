@@ -352,7 +352,7 @@ impl Reversible for SetAttribute {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
-            return Err(self.not_offered(&context.group));
+            return Err(self.not_offered(context.group));
         }
         // What is behind a mapping with a random key was looked at when it was opened.
         if let Some(DeviceRef::Path(drive)) = &self.with {
