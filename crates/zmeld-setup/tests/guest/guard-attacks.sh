@@ -211,10 +211,21 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 		in_group $manager/app.slice/tmpfs.scope 'head -c 20000000 /dev/zero >/tmp/files/x'
 	in_group $inside "$script" >/dev/null 2>&1 &
 	n=0
+	most=0
 	sleep 0.2
 	while runs && [ $n -lt 240 ]; do
 		sleep 0.5
 		n=$((n + 1))
+		# As long as it takes more, it has not run away yet: a busy machine is slow.
+		held=0
+		for file in memory.current memory.swap.current; do
+			held=$((held + $(cat $run/$file 2>/dev/null || echo 0)))
+		done
+		held=$((held / 1048576))
+		[ $held -le $most ] || {
+			most=$held
+			n=0
+		}
 	done
 	[ $n -lt 240 ] || {
 		stayed=$((stayed + 1))
