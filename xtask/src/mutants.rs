@@ -9,13 +9,12 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use serde_json::Value;
 
 use crate::c_tests::{of_step, CTestEnvironment};
-use crate::process::{output_of, unavailable, was_interrupted, Log};
+use crate::process::{output_of, reason, unavailable, was_interrupted, Log};
 use crate::python;
 use crate::rust_tests::cargo;
 use crate::seeded;
@@ -27,8 +26,6 @@ use crate::workspace;
 const DRAWN: usize = 40;
 /// The version of cargo-mutants.
 const CARGO_MUTANTS: &str = "27.1.0";
-/// A test that takes longer has found something.
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// Sources, and what tests them.
 pub struct Room {
@@ -352,20 +349,11 @@ fn fails(
             .map(|word| word.replace('S', &seed.to_string()))
             .collect()],
     };
-    let Ok(program) = environment.command_of_copy(log, step, copy) else {
-        // A warning is an error, or it does not link.
-        return Ok(true);
-    };
-    for arguments in runs {
-        let mut command = Command::new(program.get_program());
-        command.args(program.get_args()).args(arguments);
-        match log.run_for(&mut command, LIMIT) {
-            Ok(ran) if ran.succeeded() => {}
-            Err(error) if was_interrupted() => return Err(error),
-            _ => return Ok(true),
-        }
+    match seeded::fails(log, environment, step, &runs, copy) {
+        // It does not link; where the test cannot run here nothing is found.
+        Err(error) if !was_interrupted() && reason(&error).is_none() => Ok(true),
+        found => found,
     }
-    Ok(false)
 }
 
 /// The tool, installed if it is not.

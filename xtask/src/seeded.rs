@@ -112,7 +112,7 @@ fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<
     let mut tally = Tally::default();
     for test in tests {
         let name = format!("{STEP}: {test}");
-        let found = fails(log, environment, test, &copy)
+        let found = fails_as_told(log, environment, test, &copy)
             .map(|failed| Tally::of(&name, !failed, "it fails without a fault"));
         tally.add(Tally::or_skip(&name, found)?);
     }
@@ -124,7 +124,7 @@ fn find(log: &Log, environment: &CTestEnvironment, fault: &Fault) -> Result<Tall
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
-        match fails(log, environment, test, &copy) {
+        match fails_as_told(log, environment, test, &copy) {
             Ok(true) => return Ok(Tally::pass()),
             Ok(false) => {}
             Err(error) => skipped.add(Tally::or_skip(&fault.name, Err(error))?),
@@ -143,16 +143,35 @@ fn find(log: &Log, environment: &CTestEnvironment, fault: &Fault) -> Result<Tall
     ))
 }
 
-/// Whether a step with these arguments fails on a copy.
-fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &Path) -> Result<bool> {
-    let mut words = test.split_whitespace();
+/// The same of a step with its arguments behind it.
+fn fails_as_told(
+    log: &Log,
+    environment: &CTestEnvironment,
+    test: &str,
+    copy: &Path,
+) -> Result<bool> {
+    let mut words = test.split_whitespace().map(str::to_owned);
     let step = words.next().unwrap_or_default();
-    let mut command = environment.command_of_copy(log, step, copy)?;
-    Ok(match log.run_for(command.args(words), LIMIT) {
-        Ok(ran) => !ran.succeeded(),
-        Err(error) if was_interrupted() => return Err(error),
-        Err(_) => true,
-    })
+    fails(log, environment, &step, &[words.collect()], copy)
+}
+
+/// Whether one of a step's runs with these arguments fails on a copy.
+pub fn fails(
+    log: &Log,
+    environment: &CTestEnvironment,
+    step: &str,
+    runs: &[Vec<String>],
+    copy: &Path,
+) -> Result<bool> {
+    for arguments in runs {
+        let mut command = environment.command_of_copy(log, step, copy)?;
+        match log.run_for(command.args(arguments), LIMIT) {
+            Ok(ran) if ran.succeeded() => {}
+            Err(error) if was_interrupted() => return Err(error),
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// A copy of the folder `store`, with the times of its files.

@@ -2,10 +2,11 @@
 //! what is known by name: all that `accept` takes.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
+use zmeld_linux::config_files;
 use zmeld_linux::text_form;
 
 /// A place in a file.
@@ -327,9 +328,6 @@ impl ConfigError {
     }
 }
 
-/// Where the machine's own configuration is.
-const OWN: [&str; 3] = ["/etc", "/run", "/usr/lib"];
-
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let problems = self.problems.iter();
@@ -339,10 +337,9 @@ impl fmt::Display for ConfigError {
             (Some(one), 0) => one.fmt(f),
             (Some(first), more) => {
                 // Without a file it checks the machine's own.
-                let file = first.place.as_ref().map(|it| it.file.as_path());
-                let is_own = |it: &&Path| OWN.iter().any(|folder| it.starts_with(folder));
-                let file = file.filter(|it| !is_own(it)).map(Path::display);
-                let file = file.map_or(String::new(), |it| format!(" {it}"));
+                let file = first.place.as_ref().map(|it| &it.file);
+                let file = file.filter(|it| !config_files::is_one(it));
+                let file = file.map_or(String::new(), |it| format!(" {}", it.display()));
                 write!(f, "{first} (and {more} more: zmeld config check{file})")
             }
         }

@@ -60,6 +60,14 @@ pub fn find(tree: &Tree) -> Result<Vec<PathBuf>, FileError> {
     Ok(found)
 }
 
+/// Whether a file is among those that are looked for.
+pub fn is_one(file: &Path) -> bool {
+    DIRECTORIES.iter().map(Path::new).any(|directory| {
+        file == directory.join("zmeld.toml")
+            || file.parent() == Some(&directory.join("zmeld.toml.d"))
+    })
+}
+
 /// Refuses what others may write, or put another in the place of: a file, and the folders
 /// above it. In another tree, which anybody may have made, its owner stands for root.
 fn check_owner(tree: &Tree, file: &Path) -> io::Result<()> {

@@ -15,7 +15,7 @@ const PATH: &str = "/etc/fstab";
 /// Units of mounts in these come before fstab's of the same point,
 const BEFORE: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 /// and in these after it; a unit in an earlier folder hides those of its name in later ones.
-const BEHIND: [&str; 3] = [
+pub const PACKAGED_UNITS: [&str; 3] = [
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
@@ -116,7 +116,7 @@ fn drop_ins(tree: &Tree, unit: &str) -> Vec<PathBuf> {
     names.push(format!("{unit}.d"));
     let mut files = BTreeMap::new();
     for name in names {
-        for folder in BEHIND.iter().rev().chain(BEFORE.iter().rev()) {
+        for folder in PACKAGED_UNITS.iter().rev().chain(BEFORE.iter().rev()) {
             let folder = Path::new(folder).join(&name);
             let found = tree.entries(&folder).unwrap_or_default().into_iter();
             let is_conf = |name: &OsString| Path::new(name).extension() == Some("conf".as_ref());
@@ -194,7 +194,7 @@ impl Fstab {
     pub fn read(tree: &Tree) -> Fstab {
         let mut names = HashSet::new();
         let mut all = units(tree, &BEFORE, &mut names);
-        for later in [table(tree), units(tree, &BEHIND, &mut names)] {
+        for later in [table(tree), units(tree, &PACKAGED_UNITS, &mut names)] {
             let is_new = |it: &Entry| all.iter().all(|earlier: &Entry| earlier.point != it.point);
             let later: Vec<Entry> = later.into_iter().filter(is_new).collect();
             all.extend(later);

@@ -82,7 +82,6 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
             into.left(&line, &why);
             continue;
         }
-        let options = more.first().map_or("", String::as_str);
         area(device, options, &line, &volumes, into);
     }
     Ok(())

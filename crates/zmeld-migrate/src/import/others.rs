@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::fstab::PACKAGED_UNITS;
 use zmeld_linux::tree::Tree;
 
 use super::{command_line, Imported, Line, COMMAND_LINE};
@@ -37,11 +38,6 @@ const UNITS: [&str; 4] = [
     "/run/systemd/system.control",
     "/etc/systemd/system",
     "/run/systemd/system",
-];
-const PACKAGED_UNITS: [&str; 3] = [
-    "/usr/local/lib/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
 ];
 /// And generators before those of packages.
 const GENERATORS: [&str; 3] = [

@@ -16,6 +16,7 @@ use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepCont
 use crate::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
+use zmeld_linux::counters::count;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{programs, Host, HostError};
 
@@ -301,7 +302,7 @@ fn not_held(host: &Host, by_any: bool) -> Result<(), Error> {
 /// How long nothing came back.
 struct Pace {
     left_bytes: u64,
-    read_pages: Option<String>,
+    read_pages: u64,
     /// Since when no page of the area was let go of,
     since: Instant,
     /// and none was read from any.
@@ -314,7 +315,7 @@ impl Pace {
         let now = Instant::now();
         Pace {
             left_bytes: u64::MAX,
-            read_pages: None,
+            read_pages: 0,
             since: now,
             unread_since: now,
             is_asked: false,
@@ -328,10 +329,9 @@ impl Pace {
             (self.since, self.is_asked) = (now, false);
         }
         self.left_bytes = left_bytes;
-        let counters = host.read("/proc/vmstat").unwrap_or_default();
-        let read = counters.lines().find(|it| it.starts_with("pswpin "));
-        if read != self.read_pages.as_deref() {
-            (self.read_pages, self.unread_since) = (read.map(str::to_owned), now);
+        let read_pages = count(&host.read("/proc/vmstat").unwrap_or_default(), "pswpin");
+        if read_pages != self.read_pages {
+            (self.read_pages, self.unread_since) = (read_pages, now);
         }
         moves
     }
