@@ -215,6 +215,8 @@ static inline struct zm_slot_info test_info(struct zm_store *store, u64 index)
 
 	if (zm_slot_info(store, index, &info))
 		DIE("no information on slot %llu", index);
+	if (info.sharers > ZM_SHARE_SLOTS_MAX)
+		DIE("slot %llu is one of %u of its share", index, info.sharers);
 	return info;
 }
 
