@@ -187,7 +187,7 @@ module() {
 }
 
 # What other packages of a system that rpm manages have made; their owner is not here.
-[ "$2" != rpm ] || mkdir -p /usr/lib/systemd/system-generators \
+[ "$2" != rpm ] || mkdir -p /usr/lib/systemd/system-generators /usr/lib/sysusers.d \
 	/usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
 everything >/tmp/before
 swaps >/tmp/swaps-before

@@ -33,12 +33,14 @@ impl Tree {
         self.find(&["!", "-type", "d"])
     }
 
-    /// Folders that no other package has: those of our name, and what is in them.
+    /// Folders that no other package has: those of our name, and what is in them; and the one
+    /// that Debian's zsh alone looks in, which a system of .rpm packages has not.
     pub fn own_folders(&self) -> Result<Vec<String>> {
         let mut own = self.find(&["-type", "d"])?;
         own.retain(|path| {
             let mut parts = path.split('/');
             parts.any(|name| name.starts_with("zmeld") || name.contains("zword"))
+                || path.ends_with("/zsh/vendor-completions")
         });
         Ok(own)
     }
