@@ -130,10 +130,6 @@ pub struct SurveyArgs {
     #[arg(long, value_name = "N", default_value_t = SKETCH, value_parser = clap::value_parser!(u32).range(SKETCHES), requires = "survey")]
     pub sketch: u32,
 
-    /// Print nothing but errors
-    #[arg(long, requires = "survey")]
-    pub quiet: bool,
-
     /// Make a new secret for a fleet, and nothing else
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub survey_new_key: Option<PathBuf>,

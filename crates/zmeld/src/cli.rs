@@ -30,6 +30,10 @@ pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+
+    /// Show no progress; surveys print nothing but errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
 }
 
 /// The commands.

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return exit::refuse(&err, cli::definition(), &arguments),
     };
+    progress::set_quiet(cli.quiet);
     if cli.command.reads_processes() {
         match apart::run() {
             Ok(None) => {}

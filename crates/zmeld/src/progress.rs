@@ -23,6 +23,17 @@ const LOOKED_EVERY: Duration = Duration::from_millis(50);
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// With `--quiet` no message is ever due.
+pub fn set_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Ordering::Relaxed);
+}
+
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
 /// The flag that Ctrl-C sets, once for the whole program.
 pub fn interrupt_flag() -> &'static AtomicBool {
     flag_saying(Some("stopping; Ctrl-C again ends at once"))
@@ -134,6 +145,9 @@ impl Message {
 
     /// Whether it is time for a word, for those to whom finding one is a cost.
     pub fn is_due(&self) -> bool {
+        if is_quiet() {
+            return false;
+        }
         let every = match stderr().is_terminal() {
             true => DRAWN_EVERY,
             false => LINE_EVERY,

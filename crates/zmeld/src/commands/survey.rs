@@ -43,7 +43,7 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     let schedule = Schedule::new(every.duration());
     let mut moment = schedule.first(SystemTime::now());
     loop {
-        if !args.survey.quiet {
+        if !progress::is_quiet() {
             let left = duration(left(moment));
             output::say(format_args!("the next survey is in {left}"));
         }
@@ -138,10 +138,7 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     let done = ScanProgress::default();
     let page_size = rustix::param::page_size() as u64;
     let read = || zmeld_survey::survey(&host, &key, &options, stop, &done);
-    let survey = match args.quiet {
-        true => read(),
-        false => progress::show(&["reading"], &done, page_size, read),
-    };
+    let survey = progress::show(&["reading"], &done, page_size, read);
     let is_whole = options.selection == Selection::All;
     if matches!(survey, Err(zmeld_survey::Error::Pressure { .. })) && is_whole {
         // Those in need would be missing first, and nobody would know.
@@ -163,7 +160,7 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
             survey.refused
         ));
     }
-    if args.quiet {
+    if progress::is_quiet() {
         return Ok(outcome);
     }
     let result = SurveyResult::new(&survey, file, written.len() as u64, is_idle);

@@ -39,3 +39,16 @@ fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
     assert_eq!(code(&output), 3, "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("1 process is not permitted"));
 }
+
+#[test]
+fn quiet_leaves_out_the_progress_alone() {
+    let mine = std::process::id().to_string();
+    for (quiet, progress) in [(&[][..], true), (&["--quiet"], false)] {
+        let mut command = zmeld(&["scan", "--pid", &mine, "--cold", "1"]);
+        let output = command.args(quiet).output().unwrap();
+        let errors = text(&output.stderr);
+        assert_eq!(code(&output), 0, "{errors}");
+        assert_eq!(errors.contains("s left"), progress, "{errors}");
+        assert!(text(&output.stdout).contains("WHAT THE PAGES ARE"));
+    }
+}
