@@ -106,7 +106,7 @@ pub struct SurveyArgs {
     /// Parquet file: pages of each service, container and virtual machine, what they
     /// would take in a compressed pool, and a sketch of their contents under the
     /// fleet's key. zmeld-fleet reads the surveys of many machines. Where memory is
-    /// short, the survey is given up with exit code 75 and nothing is written.
+    /// short, the survey is given up with exit code 75, and only that is written.
     #[arg(long, value_name = "PLACE", conflicts_with_all = NOT_IN_SURVEYS)]
     pub survey: Option<String>,
 

@@ -25,7 +25,7 @@ Examples:
   zmeld watch --dry-run  only say what would be done, and why
   zmeld watch --once     one round
   zmeld watch --once writeback
-                         this rule's turn now, for a timer (docs/status.md)
+                         this rule's turn now, for a timer (docs/watch.md)
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld] and
 [watch.reclaim] (takes idle memory of programs before it is needed); what is due
