@@ -13,24 +13,9 @@ cleanup() {
 	[ ! -x /usr/bin/zmeld ] || zmeld down --force >/dev/null 2>&1
 	[ -z "$group" ] || rmdir "$group" 2>/dev/null
 }
-hog='' group='' checks=0
-trap cleanup EXIT
-
-# check NAME COMMAND...: it succeeds.
-check() {
-	name=$1
-	shift
-	checks=$((checks + 1))
-	if "$@"; then
-		echo "ok $checks - $name"
-	else
-		echo "not ok $checks - $name"
-	fi
-}
-
-not() {
-	! "$@"
-}
+hog='' group=''
+# shellcheck source=xtask/guest/tap.sh
+. /tmp/scripts/tap.sh
 
 # All that packages may leave; not the package managers' own books, caches, and what depmod makes.
 everything() {
@@ -48,25 +33,10 @@ ours() {
 	awk '$5 == 77 { print $1 }' /proc/swaps
 }
 
-said() {
-	grep -q "$1" /tmp/said
-}
-
 # built VERSION: DKMS has it for the kernel here.
 built() {
 	dkms status -m zmeld -v "$1" -k "$kernel" | grep -q installed
 }
-
-# run COMMAND...: what it says is in the log and in /tmp/said.
-run() {
-	echo "\$ $*"
-	"$@" >/tmp/said 2>&1
-	code=$?
-	sed 's/^/    /' /tmp/said
-	return $code
-}
-
-export DEBIAN_FRONTEND=noninteractive
 
 # What a package manager of that format does. rpm's books are empty here, so that nothing
 # else counts as installed, and what is asked for is not looked for.

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         Task::Pages(options) => pages::run(&options),
         Task::Train(what) => pages::train(&what),
         Task::Vm(options) => vm::run(options),
-        Task::Dist(_) => dist::run(),
+        Task::Dist(options) => dist::run(&options),
         Task::KernelPatch(options) => kernel_patch::run(&options),
     };
     match done {

@@ -9,6 +9,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::apt;
 use crate::debian;
+use crate::dist::repository::{self, Signer};
 use crate::dist::{self, Release};
 use crate::kernels::Arch;
 use crate::process::{reason, unavailable, Log};
@@ -19,6 +20,7 @@ use crate::workspace;
 
 pub const LIFE: &str = "packages-life";
 pub const TWICE: &str = "packages-twice";
+pub const REPOSITORY: &str = "packages-repository";
 
 const NEXT: &str = "99.0.0";
 
@@ -158,6 +160,100 @@ pub fn life(log: &Log) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+/// Where servers install from, of two versions and changed by others, served to a Debian.
+pub fn repository(log: &Log) -> Result<Tally> {
+    tools::need_root("packages are installed")?;
+    tools::need(&["python3", "rpmbuild"])?;
+    dist::program::target()?;
+    let home = tempfile::tempdir()?;
+    let key = "zmeld tests";
+    let mut generate = Command::new("gpg");
+    generate.env("GNUPGHOME", home.path());
+    generate.args(["--batch", "--passphrase", "", "--quick-generate-key", key]);
+    log.must(generate.args(["rsa3072", "sign", "never"]))?;
+    let signed = serve_signed(log, &Signer::new(log, key, Some(home.path().to_owned()))?);
+    let mut end = Command::new("gpgconf");
+    end.env("GNUPGHOME", home.path());
+    log.run(end.args(["--kill", "gpg-agent"]))?;
+    let served = signed?;
+    let mut tally = Tally::default();
+    for (format, packages) in [("deb", "curl,python3,mount"), ("rpm", "dnf,python3,mount")] {
+        let base = match debian::base(log, &format!("{format}-server"), None, packages) {
+            Ok(base) => base,
+            Err(error) => {
+                tally.add(Tally::or_skip(REPOSITORY, Err(error))?);
+                continue;
+            }
+        };
+        let root = debian::copy(log, &base, REPOSITORY)?;
+        let mut script = within(&root.0, &served, "repository.sh", &[format]);
+        tally.add(Tally::of_tap(REPOSITORY, &log.must(&mut script)?));
+    }
+    Ok(tally)
+}
+
+/// The folder of repositories, as `xtask/guest/repository.sh` names them.
+fn serve_signed(log: &Log, signer: &Signer) -> Result<PathBuf> {
+    let served = workspace::work_folder(REPOSITORY)?.join("served");
+    workspace::empty_folder(&served)?;
+    let copy = |from: &Path, name: &str| {
+        log.must(
+            Command::new("cp")
+                .arg("-a")
+                .arg(from)
+                .arg(served.join(name)),
+        )
+    };
+    let now = release()?;
+    let made = dist::make(log, &now)?;
+    let (next, later) = dist::make_next(log, &now, NEXT, &now.folder.join("next"))?;
+    for (release, made, name) in [(&now, &made, "now"), (&next, &later, "next")] {
+        repository::make(log, release, made, signer)?;
+        copy(&release.folder.join("repository"), name)?;
+    }
+    for name in ["package", "index", "signature"] {
+        copy(&served.join("next"), name)?;
+    }
+    for package in &later {
+        let name = package.file_name().context("a package without a name")?;
+        for folder in ["apt", "dnf"] {
+            let place = served.join("package").join(folder).join(name);
+            if place.exists() {
+                change(&place)?;
+            }
+        }
+    }
+    change(&served.join("index/apt/Packages"))?;
+    for primary in workspace::files(&served.join("index/dnf/repodata"), "gz")? {
+        change(&primary)?;
+    }
+    for signed in ["apt/InRelease", "dnf/repodata/repomd.xml"] {
+        change(&served.join("signature").join(signed))?;
+    }
+    fs::write(served.join("lines"), repository::LINES)?;
+
+    let spec = served.with_file_name("system.spec");
+    fs::write(
+        &spec,
+        "Name: system\nVersion: 1\nRelease: 1\nSummary: What every system has\nLicense: none\n\
+         BuildArch: noarch\nProvides: util-linux /bin/sh\n%description\nThe same.\n%files\n",
+    )?;
+    let mut build = Command::new("rpmbuild");
+    build.args(["-bb", "--define"]);
+    build.arg(format!("_rpmdir {}", served.join("system").display()));
+    log.must(build.arg(&spec))?;
+    log.must(Command::new("createrepo_c").arg(served.join("system")))?;
+    Ok(served)
+}
+
+/// Changes one byte in the midst of a file.
+fn change(path: &Path) -> Result<()> {
+    let mut bytes = fs::read(path)?;
+    let at = bytes.len() / 2;
+    *bytes.get_mut(at).context("nothing to change")? ^= 1;
+    Ok(fs::write(path, bytes)?)
 }
 
 /// A script of `xtask/guest` in a Debian, with that folder of packages.

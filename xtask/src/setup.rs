@@ -177,6 +177,9 @@ const NEEDS: &[Need] = &[
     need("rust aarch64-unknown-linux-musl", "", "compiles the static program for arm64", ARM64_RELEASES),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),
     need("dpkg-deb", "dpkg", "makes packages", &["packages"]),
+    need("gpg", "gnupg", "signs", &["packages-repository"]),
+    need("apt-ftparchive", "apt-utils", "makes apt's index", &["packages-repository"]),
+    need("createrepo_c", "createrepo-c", "makes dnf's index", &["packages-repository"]),
     need("xz", "xz-utils", "packs sources", &["packages"]),
 ];
 

@@ -146,6 +146,7 @@ const PLAIN: &[PlainStep] = &[
     (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
     (Long, package_tests::LIFE, "what `dist` makes, installed, upgraded, removed and purged in a Debian", package_tests::life),
     (Long, package_tests::TWICE, "what `dist` makes is the same to the byte when it is made elsewhere", package_tests::twice),
+    (Long, package_tests::REPOSITORY, "signed repositories for apt and dnf, and what was changed in them", package_tests::repository),
     (Long, processors::STEP, "zword gives the same bytes on other processors, emulated", processors::test),
     (Long, processors::NARROW, "the store's C tests on i386 and armhf, emulated", processors::narrow),
 ];

@@ -8,10 +8,12 @@
 //! | `tree` | the files of a package, laid out |
 //! | `deb`, `rpm` | packages of a tree |
 //! | `licences` | the licences of what is linked in |
+//! | `repository` | signed repositories of the packages |
 
 mod deb;
 mod licences;
 pub mod program;
+pub mod repository;
 mod rpm;
 pub mod source;
 mod tree;
@@ -29,6 +31,7 @@ use crate::process::{self, output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
 use program::Target;
+use repository::Signer;
 use tree::Tree;
 
 /// Make under target/dist what is released, from the last commit
@@ -37,7 +40,12 @@ use tree::Tree;
 /// and of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. What
 /// this machine lacks is named and left out. The same commit and compilers give the same bytes.
 #[derive(clap::Args)]
-pub struct Options {}
+pub struct Options {
+    /// Sign SHA256SUMS and the .rpm with this key of gpg's, and lay out signed repositories for
+    /// apt and dnf in target/dist/repository
+    #[arg(long, value_name = "KEY")]
+    sign: Option<String>,
+}
 
 pub struct Release {
     /// The one version of program, module and packages.
@@ -146,15 +154,29 @@ fn git(arguments: &[&str]) -> Result<String> {
     output_of(git.current_dir(workspace::root()).args(arguments))
 }
 
-pub fn run() -> Result<ExitCode> {
+pub fn run(options: &Options) -> Result<ExitCode> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
     let log = Log::named("dist")?;
+    let signer = options.sign.as_deref();
+    let signer = signer.map(|key| Signer::new(&log, key, None)).transpose()?;
     if !git(&["status", "--porcelain"])?.is_empty() {
         bail!("there are changes that are not committed: packages are made from a commit");
     }
-    for path in &make(&log, &release)? {
-        let kib = fs::metadata(path)?.len().div_ceil(1024);
-        println!("{kib:>10} KiB  {}", workspace::shown(path));
+    let made = make(&log, &release)?;
+    let signed = match &signer {
+        Some(signer) => repository::make(&log, &release, &made, signer)?,
+        None => Vec::new(),
+    };
+    for path in made.iter().chain(&signed) {
+        let about = fs::metadata(path)?;
+        let size = match about.is_dir() {
+            true => "folder".to_owned(),
+            false => format!("{} KiB", about.len().div_ceil(1024)),
+        };
+        println!("{size:>14}  {}", workspace::shown(path));
+    }
+    if signer.is_some() {
+        print!("\n{}", repository::LINES);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -235,15 +257,20 @@ pub fn module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
 
 /// The packages for this machine again with another version, from the trees that [`make`]
 /// left.
-pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
+pub fn make_next(
+    log: &Log,
+    from: &Release,
+    version: &str,
+    folder: &Path,
+) -> Result<(Release, Vec<PathBuf>)> {
     let next = from.as_version(version, folder)?;
     let arch = Arch::Amd64;
-    packages(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)?;
+    let mut made = packages(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)?;
     for module in [&MODULE, &CODEC] {
         let tree = module_tree(&next, module, version, &workspace::root())?;
-        packages(log, &next, module, None, &tree)?;
+        made.extend(packages(log, &next, module, None, &tree)?);
     }
-    Ok(())
+    Ok((next, made))
 }
 
 /// For that processor, or for all.
