@@ -117,7 +117,7 @@ def test_standard_error_is_not_flooded(tmp_path, capsys, monkeypatch):
         path.write_bytes(b"x")
     assert cli.main(["report", str(tmp_path)]) == 0
     err = capsys.readouterr().err
-    assert err.count("truncated") == 2
+    assert err.count("damaged") == 2
     assert "2 more are named" in err and "4 left out" in err
 
 

@@ -41,6 +41,7 @@ class StoredFile:
     date: str
     size: int
     modified: datetime
+    mode: int
 
     @property
     def is_named_well(self) -> bool:
@@ -100,7 +101,9 @@ def _files(folder: str, date: str) -> Iterator[StoredFile]:
             if entry.is_file():
                 found = entry.stat()
                 modified = datetime.fromtimestamp(found.st_mtime, timezone.utc)
-                yield StoredFile(entry.path, entry.name, date, found.st_size, modified)
+                yield StoredFile(
+                    entry.path, entry.name, date, found.st_size, modified, found.st_mode
+                )
 
 
 @contextmanager

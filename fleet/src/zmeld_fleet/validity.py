@@ -26,6 +26,8 @@ SLACK = 16
 YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
 ROUNDED = 1 << 14
 """Bytes to which surveys round what pages take."""
+FILE = "file"
+"""The column of a row's file, where rows of many are checked at once."""
 
 _ESTIMATED = ("pages_distinct", *(f"{of}_{c}" for c in schema.CODECS for of in ("pool", "melded")))
 _NEEDED = {
@@ -68,9 +70,7 @@ class Reason(Enum):
         return made
 
     UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
-    TRUNCATED = "truncated", "cut off"
-    NOT_PARQUET = "not-parquet", "something else than Parquet"
-    DAMAGED = "damaged", "broken: its bytes make no sense"
+    DAMAGED = "damaged", "cut off, broken, or no Parquet"
     VERSION = "version", "another version of the format"
     COLUMNS = "columns", "columns that are missing, or are others"
     ROWS = "rows", "another number of rows than it says"
@@ -138,9 +138,11 @@ def machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
     """Which of the machines each row is about."""
     surveys = machines["survey"].cast(pa.string()).combine_chunks()
     found = pc.index_in(rows["survey"].cast(pa.string()), surveys)
-    if found.null_count:
-        raise FlawError("a row is of a survey without a row about its machine")
-    return found.to_numpy()
+    if not found.null_count:
+        at: np.ndarray = found.to_numpy()
+        if (machines[FILE].to_numpy()[at] == rows[FILE].to_numpy()).all():
+            return at
+    raise FlawError("a row is of a survey without a row about its machine")
 
 
 def check_machines(machines: pa.Table) -> None:
