@@ -123,7 +123,7 @@ def _table(table: Table) -> str:
     rows = "".join(
         "<tr>"
         + "".join(
-            f'<td{kind} data-head="{head}"><span>{_folding(cell)}</span></td>'
+            f'<td{kind} data-head="{head}"><span>{(_text if kind else _folding)(cell)}</span></td>'
             for kind, head, cell in zip(kinds, heads, row, strict=True)
         )
         + "</tr>"
