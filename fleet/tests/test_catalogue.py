@@ -75,7 +75,7 @@ def taken_for_another(name):
         ("version", "zmeld.survey/3", put("schema", "zmeld.survey/3")),
         ("version", "zmeld.survey/3", later_without_theta),
         ("version", "its schema is 2", put("schema", 2)),
-        ("version", "no column", lambda _: pa.table({"a": [1, 2, 3]})),
+        ("columns", "no column", lambda _: pa.table({"a": [1, 2, 3]})),
         ("columns", "theta", dropping("theta")),
         ("columns", "theta", cast("theta", pa.float64())),
         ("columns", "time", cast("time", pa.timestamp("us"))),

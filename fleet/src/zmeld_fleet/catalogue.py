@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ REFUSED_MAX = 0.01
 READERS = 4
 BATCH_FILES, BATCH_BYTES = 64, 32 << 20
 """Files that are checked at once."""
+
+ROWS_FEW, BYTES_FEW = 100_000, 16 << 20
+"""Rows and bytes that any file may unpack to."""
+ROWS_MAX, UNPACKED_MAX = 4, 64
+"""More of them for each byte that it has."""
 
 Flaw = tuple[Reason, str] | None
 
@@ -180,7 +186,8 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     """Looks at the files of PLACE's last days, and who was there before."""
     stored, refused = place.listed()
     first = first_day(days)
-    current = [file for file in stored if file.date >= first]
+    older = [file for file in stored if file.date < first and file.is_named_well]
+    current = [file for file in stored if file.date >= first or not file.is_named_well]
     catalogue = Catalogue(place, first, files_seen=len(current))
     catalogue.left_out += [
         LeftOut(inert(path), None, Reason.UNREADABLE, f"its files cannot be listed: {inert(why)}")
@@ -197,7 +204,6 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     _choose(catalogue, everything, key_id)
     _take_rows(catalogue, parts)
     known = {survey.machine for survey in everything}
-    older = [file for file in stored if file.date < first]
     catalogue.silent = _last_seen(older, known)
     if older and not current:
         newest = max(file.date for file in older)
@@ -296,11 +302,18 @@ def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             parquet = pq.ParquetFile(file, memory_map=False)
             _check_digest(parquet.metadata, file)
+            _check_size(parquet.metadata, stored.size)
             there = parquet.schema_arrow
-            _check_columns(parquet, there)
+            try:
+                _check_columns(there)
+            except FlawError:
+                # Another version may have other columns: what it says it is comes first.
+                if "schema" in there.names and parquet.num_row_groups:
+                    _check_version(parquet.read_row_group(0, columns=["schema"])["schema"])
+                raise
             strange = sorted(set(there.names) - set(schema.COLUMNS))
             contents = None if names is None else _about_contents(file, parquet.metadata, names)
-            facts = _facts(parquet, there)
+            facts = _facts(parquet, there, stored.size)
             return Opened(stored, facts, parquet.metadata.num_rows, strange, contents)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
@@ -311,6 +324,9 @@ def _about_contents(file: Any, metadata: pq.FileMetaData, names: list[str]) -> p
     texts = [name for name in names if pa.types.is_string(schema.COLUMNS[name])]
     parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
     table = parquet.read(columns=["record", *names], use_threads=False)
+    for name in texts:
+        for chunk in table[name].chunks:
+            validity.check_texts(name, chunk.dictionary)
     return table.filter(pc.equal(table["record"], schema.CONTENT)).select(names)
 
 
@@ -341,15 +357,26 @@ def _check_digest(metadata: pq.FileMetaData, file: Any) -> None:
         raise FlawError(why, Reason.DIGEST)
 
 
-def _check_columns(parquet: pq.ParquetFile, there: pa.Schema) -> None:
-    if "schema" not in there.names:
-        raise FlawError(f"it has no column `schema`; read is {schema.SCHEMA}", Reason.VERSION)
-    # Another version may have other columns: so what it says it is comes first.
-    if parquet.num_row_groups:
-        texts = parquet.read_row_group(0, columns=["schema"])["schema"]
-        if foreign := {*map(str, pc.unique(texts).to_pylist())} - {schema.SCHEMA}:
-            why = f"its schema is {listed(foreign)}, read is {schema.SCHEMA}"
-            raise FlawError(why, Reason.VERSION)
+def _check_size(metadata: pq.FileMetaData, size: int, few: list[int] | None = None) -> None:
+    """What a file unpacks to: of rows that are read whole no more than it has bytes."""
+    groups = [metadata.row_group(at) for at in few or range(metadata.num_row_groups)]
+    rows, unpacked = (
+        sum(getattr(group, name) for group in groups) for name in ("num_rows", "total_byte_size")
+    )
+    most = ROWS_FEW + size * (ROWS_MAX if few is None else 1)
+    if rows > most or unpacked > BYTES_FEW + UNPACKED_MAX * size:
+        said = f"{plural(rows, 'row', 'rows')} and {plural(unpacked, 'byte', 'bytes')}"
+        raise FlawError(f"{said} in a file of {plural(size, 'byte', 'bytes')}", Reason.ROWS)
+
+
+def _check_version(texts: pa.ChunkedArray) -> None:
+    if foreign := {*map(str, pc.unique(texts).to_pylist())} - {schema.SCHEMA}:
+        why = f"its schema is {listed(foreign)}, read is {schema.SCHEMA}"
+        raise FlawError(why, Reason.VERSION)
+
+
+@lru_cache
+def _check_columns(there: pa.Schema) -> None:
     lowered = Counter(name.lower() for name in there.names)
     if alike := [name for name in there.names if lowered[name.lower()] > 1 or not name]:
         # Engines that do not tell capitals from others would read one for the other.
@@ -372,13 +399,14 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-def _facts(parquet: pq.ParquetFile, there: pa.Schema) -> pa.Table:
+def _facts(parquet: pq.ParquetFile, there: pa.Schema, size: int) -> pa.Table:
     names = [n for n in schema.COLUMNS if n in there.names and not n.startswith("hash_")]
     record, groups = there.get_field_index("record"), []
     for at in range(parquet.num_row_groups):
         told = parquet.metadata.row_group(at).column(record).statistics
         if not (told and told.has_min_max and told.min == told.max == schema.CONTENT):
             groups.append(at)
+    _check_size(parquet.metadata, size, groups)
     table = parquet.read_row_groups(groups, columns=names, use_threads=False)
     table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
     columns = [
@@ -404,6 +432,7 @@ def _contents(files: list[Opened]) -> Contents:
     of_file = np.repeat(np.arange(len(files)), [len(one.facts) for one in files])
     facts = pa.concat_tables([one.facts for one in files]).combine_chunks()
     facts = facts.append_column(validity.FILE, pa.array(of_file))
+    _check_version(facts["schema"])
     validity.check_values(facts)
     if strange := {*pc.unique(facts["record"]).to_pylist()} - set(schema.RECORDS):
         raise FlawError(f"rows of an unknown record: {listed(strange, 5)}")
@@ -597,13 +626,13 @@ def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
 
 def _machines_of(file: StoredFile) -> list[tuple[str, str | None, datetime]]:
     """Who is in a file of the past; what cannot be read says nothing."""
+    names = ["machine", "host", "time"]
     try:
-        rows = pq.read_table(
-            file.path,
-            columns=["machine", "host", "time"],
-            filters=pc.field("record") == schema.MACHINE,
-            partitioning=None,
-        )
+        _check_size(pq.read_metadata(file.path), file.size)
+        is_machine = pc.field("record") == schema.MACHINE
+        rows = pq.read_table(file.path, columns=names, filters=is_machine, partitioning=None)
+        rows = rows.cast(pa.schema([(name, schema.COLUMNS[name]) for name in names]))
+        rows = rows.filter(pc.and_(pc.is_valid(rows["machine"]), pc.is_valid(rows["time"])))
+        return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
     except Exception:
         return []
-    return list(zip(*(rows[n].to_pylist() for n in rows.column_names), strict=True))
