@@ -487,12 +487,7 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     for survey in sorted(surveys, key=lambda survey: survey.file.path):
         first = kept.setdefault(survey.survey, survey)
         if first is not survey:
-            why = f"the same survey is in {first.file.name}"
-            if any(
-                getattr(survey, name) != getattr(first, name)
-                for name in ("machine", "time", "facts", "labels", "owners")
-            ):
-                why = f"{first.file.name} says something else of the same survey, and counts"
+            why = f"the same survey is in {first.file.name}, and counts there"
             catalogue.leave(survey, Reason.TWICE, why)
     return list(kept.values())
 
