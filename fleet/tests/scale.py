@@ -54,7 +54,7 @@ def many(model: pa.Table, count: int, moment: datetime) -> tuple[pa.Table, pa.Ta
     names = {"machine": ids(count), "survey": ids(count), "host": ids(count)}
     is_content = pc.equal(model["record"], schema.CONTENT)
     found = []
-    told = ["survey", "machine", "host", "time", *unite.CONTENT]
+    told = ["machine", "host", "time", *unite.CONTENT]
     for rows in (model.filter(pc.invert(is_content)), model.filter(is_content).select(told)):
         whose = pa.array(np.repeat(np.arange(count), len(rows)))
         table = rows.take(pa.array(np.tile(np.arange(len(rows)), count)))
@@ -86,17 +86,16 @@ def main(place: Path, machines: int, sampled: int, form: str) -> None:
             for facts, rows in parts:
                 for one in pc.unique(facts["survey"]):
                     own = [part.filter(pc.equal(part["survey"], one)) for part in (facts, rows)]
-                    values = {name: own[1][name].combine_chunks() for name in rows.column_names}
-                    own[1] = unite._content_table(values, len(own[1]))
+                    own[1] = unite.whole_rows(own[1])
                     whose = Machine(secrets.token_hex(8), [], time=moment)
                     write(place, whose, pa.concat_tables([own[0].cast(schema.ARROW), own[1]]))
             continue
         facts = pa.concat_tables([part[0] for part in parts]).cast(schema.ARROW)
         rows = pa.concat_tables([part[1] for part in parts])
-        owners, surveys = unite._Texts(), unite._Texts()
-        columns = [surveys.numbers(rows["survey"]), owners.numbers(rows["owner"])]
-        columns += [rows[name].to_numpy() for name in unite.CONTENT[1:]]
-        unite.write(folder, facts, surveys.texts, owners.texts, columns, 0o600)
+        for at, name in enumerate(rows.column_names):
+            if name in ("survey", "owner"):
+                rows = rows.set_column(at, name, rows[name].dictionary_encode())
+        unite.write(folder, facts, rows.select(unite.CONTENT), 0o600)
 
 
 if __name__ == "__main__":

@@ -7,68 +7,15 @@ import numpy as np
 import pytest
 
 from zmeld_fleet.estimate import Estimate, around, exact, sampled_sum
-from zmeld_fleet.schema import HASH_MIN, THETA_ALL, sampled
 
 TRIALS = 1000
 COVERED_MIN = 0.94
 SEED = 20260314
 
 
-def hashes(random, count):
-    return random.integers(HASH_MIN, 2**63 - 1, size=count, dtype=np.int64)
-
-
-def theta_of(contents, k):
-    if len(contents) <= k:
-        return THETA_ALL
-    return int(np.partition(contents, k)[k])
-
-
 def covered(trials):
     hits = [estimate.low <= truth <= estimate.high for estimate, truth in trials]
     return sum(hits) / len(hits)
-
-
-def pair(random, k):
-    """Two owners of other sizes that share something between nothing and all."""
-    sizes = np.exp(random.uniform(np.log(200), np.log(40_000), size=2)).astype(int)
-    shared = int(sizes.min() * random.choice([0.0, 0.001, 0.01, 0.1, 0.5, 1.0]))
-    common = hashes(random, shared)
-    owners = [np.concatenate([common, hashes(random, size - shared)]) for size in sizes]
-    theta = min(theta_of(owner, k) for owner in owners)
-    seen = float((common < theta).sum())
-    return sampled_sum(seen, seen, 1.0, sampled(theta)), shared
-
-
-@pytest.mark.parametrize("k", [64, 1024])
-def test_pages_shared_by_two(k):
-    random = np.random.default_rng(SEED)
-    trials = [pair(random, k) for _ in range(TRIALS)]
-    share = covered(trials)
-    assert share >= COVERED_MIN, share
-    errors = [estimate.value - truth for estimate, truth in trials]
-    spread = np.std(errors) / np.sqrt(TRIALS)
-    assert abs(np.mean(errors)) < 4 * spread, "biased"
-
-
-def many(random, k):
-    """A dozen owners that take their contents from three libraries and their own."""
-    libraries = [hashes(random, size) for size in (500, 3_000, 8_000)]
-    owners = []
-    for _ in range(12):
-        own = hashes(random, int(random.integers(100, 6_000)))
-        parts = [own, *(library for library in libraries if random.random() < 0.5)]
-        owners.append(np.concatenate(parts))
-    theta = min(theta_of(owner, k) for owner in owners)
-    union = np.unique(np.concatenate(owners))
-    seen = float((union < theta).sum())
-    return sampled_sum(seen, seen, 1.0, sampled(theta)), len(union)
-
-
-def test_distinct_pages_of_many():
-    random = np.random.default_rng(SEED + 1)
-    share = covered([many(random, 256) for _ in range(TRIALS)])
-    assert share >= COVERED_MIN, share
 
 
 def skewed(random, everywhere, elsewhere):

@@ -61,7 +61,7 @@ def test_gauges_are_what_the_report_says(place, report, tmp_path, capsys):
     newest = {one.value for one in found["zmeld_fleet_newest_survey_time_seconds"]}
     assert newest == {NOON.timestamp()}
     (torn,) = found["zmeld_fleet_left_out"]
-    assert (torn.labels, torn.value) == ({"reason": "truncated"}, 1.0)
+    assert (torn.labels, torn.value) == ({"reason": "damaged"}, 1.0)
 
 
 def test_a_report_of_nothing_is_no_mistake(report):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import timedelta
 
@@ -107,6 +108,24 @@ def test_what_is_idle_is_said_and_the_rest_is_at_most(tmp_path):
     text = shown(report)
     assert "117 MiB of memory was not used for ten minutes" in text
     assert "at most" in text and "machines saved" not in text and "can be freed" not in text
+
+
+def test_the_lead_says_what_the_configurations_free_and_of_what(tmp_path):
+    """It said what those of one kind free as if all idle memory were compressed."""
+    for at in range(10):
+        write(tmp_path, idle_machine(at, 6000, locked=2000))
+        old = idle_machine(10 + at, 1000, zram_codecs="lzo")
+        old.labels = {"role": "old"}
+        write(tmp_path, old)
+    found = reporting.make(str(tmp_path))
+    mean = 0.9 * taken(program("own0", 8000, 1000), "zstd").mean()
+    lead = documents.report_document(found).lead
+    assert "273 MiB of memory was not used" in lead
+    shown = r"free ([0-9.]+) MiB.* at most ([0-9.]+) MiB.*\(([0-9.]+) MiB"
+    freed, most, of = map(float, re.findall(shown, lead)[0])
+    assert freed == pytest.approx(60_000 * (PAGE - mean) / 2**20, rel=0.03)
+    assert most == pytest.approx(80_000 * (PAGE - mean) / 2**20, rel=0.03)
+    assert of == pytest.approx(80_000 * PAGE / 2**20, rel=0.03)
 
 
 def test_where_kernels_do_not_say_what_is_idle_the_report_says_so(tmp_path):

@@ -96,12 +96,10 @@ def test_what_cannot_be_read_or_is_newer_stays_as_it_is(tmp_path, capsys):
     kept = {path: path.read_bytes() for path in paths[:2]}
     assert cli.main(["unite", str(tmp_path)]) == 0
     err = capsys.readouterr().err
-    assert (
-        f"stays as it is: {paths[0]}: truncated" in err and "columns of a newer zmeld: new" in err
-    )
+    assert f"stays as it is: {paths[0]}: damaged" in err and "columns of a newer zmeld: new" in err
     assert all(path.read_bytes() == data for path, data in kept.items())
     found = look(tmp_path)
-    assert (len(files(tmp_path)), len(found.surveys), reasons(found)) == (3, 4, ["truncated"])
+    assert (len(files(tmp_path)), len(found.surveys), reasons(found)) == (3, 4, ["damaged"])
 
 
 def test_two_do_not_unite_a_day_at_once(tmp_path, capsys):

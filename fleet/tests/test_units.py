@@ -28,6 +28,7 @@ def test_other_numbers():
     assert [units.ratio(x) for x in (2.314, 12.34, 0.04, None)] == ["2.31x", "12.3x", "0.04x", "–"]
     assert units.size_estimate(around(2**30 * 2.31, 2**30 * 0.02)) == "2.31 ± 0.02 GiB"
     assert units.size_estimate(Estimate(2**20 * 2.0, 2**20 * 1.9, 2**20 * 4.0)).endswith("MiB")
+    assert units.size_estimate(Estimate(0.0, 0.0, 2**20 * 40.0)) == "0 (0 to 40) MiB"
 
 
 def test_text_of_others_is_inert():
@@ -35,7 +36,8 @@ def test_text_of_others_is_inert():
     assert len(inert("x" * 10_000)) < 1000
 
 
-def test_tables_cut_names_and_never_numbers():
-    text = table(Table(["name"], ["size"], [["n" * 200, "1234567890 GiB"]]), 40)
+def test_tables_fold_names_and_never_numbers():
+    name = "web-" + "\u4e2d" * 100 + " 2.8 %"
+    text = table(Table(["name"], ["size"], [[name, "1234567890 GiB"]]), 40)
     assert all(width(line) <= 40 for line in text.split("\n"))
-    assert "1234567890 GiB" in text and "…" in text
+    assert "1234567890 GiB" in text and "…" not in text and text.count("\u4e2d") == 100

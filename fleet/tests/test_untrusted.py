@@ -6,27 +6,32 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from made import (
+    NOON,
     Machine,
     Owner,
     changed,
     footer_of,
     left,
     look,
+    plain,
     program,
+    put,
     sound,
     table_of,
     tags_of,
     write,
 )
-from zmeld_fleet import cli, reporting, schema
+from zmeld_fleet import catalogue, cli, places, reporting, schema, unite
 
 NASTY = [
     '=HYPERLINK("http://x";"y")',
@@ -117,7 +122,7 @@ def test_standard_error_is_not_flooded(tmp_path, capsys, monkeypatch):
         path.write_bytes(b"x")
     assert cli.main(["report", str(tmp_path)]) == 0
     err = capsys.readouterr().err
-    assert err.count("truncated") == 2
+    assert err.count("damaged") == 2
     assert "2 more are named" in err and "4 left out" in err
 
 
@@ -199,3 +204,50 @@ def test_a_content_that_an_owner_lists_very_often_is_there_once(tmp_path, listed
     assert (other.machines, other.left_out) == (13, [])
     for one, two in zip(fleet.fleet.setups, other.fleet.setups, strict=True):
         assert two.takes.value == pytest.approx(one.takes.value, rel=0.01)
+
+
+def unpacking(path, rows, kinds):
+    """A few bytes that are very many rows."""
+    columns = {name: pa.nulls(rows, kind) for name, kind in kinds.items()}
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: unpacking(path, 20_000_000, {"a": pa.int8()}), "rows"),
+        (lambda path: unpacking(path, 300_000, schema.COLUMNS), "rows"),
+        (lambda path: said_in(path, "machine", host="x" * 10_000), "values"),
+        (lambda path: said_in(path, "content", owner="x" * 10_000), "values"),
+    ],
+)
+def test_what_unpacks_to_very_much_is_left_out(tmp_path, harm, reason):
+    harm(sound(tmp_path)[0])
+    with places.open_place(str(tmp_path)) as place:
+        found = list(catalogue.look(place.listed()[0], unite.CONTENT))
+    assert [one.reason.value for one in found if isinstance(one, catalogue.LeftOut)] == [reason]
+
+
+def test_files_of_the_past_and_of_no_day_end_no_report(tmp_path, capsys):
+    old = write(tmp_path, plain("gone", time=NOON - timedelta(days=40)))
+    changed(old, lambda t: t.set_column(4, "time", t["time"].cast(pa.timestamp("us"))))
+    spoilt = write(tmp_path, plain("gone", time=NOON - timedelta(days=41)))
+    changed(spoilt, put("time", None))
+    moved = write(tmp_path, plain("moved"))
+    (moved.parent.parent / "date=2020-99-99").mkdir()
+    moved.rename(moved.parent.parent / "date=2020-99-99" / moved.name)
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "unexpected" not in (err := capsys.readouterr().err) and ": name: " in err
+    sound(tmp_path)
+    found = look(tmp_path)
+    assert (len(found.surveys), [one.host for one in found.silent]) == (3, ["gone"])
+
+
+@pytest.mark.parametrize("facts", [{"ram_bytes": 0}, {"ram_bytes": None}, {"ram_bytes": 1 << 52}])
+def test_a_machine_that_says_nothing_true_of_its_ram_ends_no_report(tmp_path, facts):
+    locked = {"pages_locked": 2**40, "idle_10m": 2**40}
+    owners = [Owner("x", program("x", 9000), facts=locked), Owner("y", program("y", 9000))]
+    write(tmp_path, Machine("m", owners, {}, facts))
+    write(tmp_path, Machine("none", []))
+    place, page = str(tmp_path), str(tmp_path / "page.html")
+    assert cli.main(["report", place, "--html", page, "--json"]) == 0

@@ -1,4 +1,4 @@
-//! A survey as Parquet: one table of columns, four kinds of rows. `docs/survey.md` says
+//! A survey as Parquet: one table of columns, five kinds of rows. `docs/survey.md` says
 //! what each column means.
 
 use std::borrow::Cow;
@@ -31,56 +31,29 @@ const MAGIC: usize = 4;
 /// to the end of the last row group, and how many they are. It is against damage and not against forgery.
 const DIGEST: &str = "zmeld.columns_crc32";
 
-const TEXT: &str = "BYTE_ARRAY NAME (STRING)";
-const TIME: &str = "INT64 NAME (TIMESTAMP(MICROS,true))";
-const INT: &str = "INT64 NAME";
-const SMALL: &str = "INT32 NAME";
-const REAL: &str = "DOUBLE NAME";
-const FLAG: &str = "BOOLEAN NAME";
-
-/// The columns in their order; those with C are there for each codec.
-const COLUMNS: [(&str, &str); 22] = [
-    (TEXT, "schema record machine survey"),
-    (TIME, "time"),
-    (
-        TEXT,
-        "key_id host zmeld_version kernel architecture distribution",
-    ),
-    (INT, "page_size ram_bytes swap_bytes swap_used_bytes"),
-    (TEXT, "compressed_swap"),
-    (INT, "ksm_pages_shared ksm_pages_sharing"),
-    (REAL, "memory_some_avg300 memory_full_avg300"),
-    (REAL, "uptime_seconds seconds cpu_seconds"),
-    (FLAG, "interrupted"),
-    (TEXT, "selection"),
-    (INT, "processes_refused sketch_size rows"),
-    (TEXT, "zram_codecs"),
-    (FLAG, "modules"),
-    (
-        TEXT,
-        "label_name label_value owner kind name namespace pod image",
-    ),
-    (INT, "processes pages pages_zero pages_same"),
-    (
-        REAL,
-        "pages_distinct pages_distinct_low pages_distinct_high",
-    ),
-    (
-        INT,
-        "pages_anonymous pages_shared_memory pages_file pages_swapped pages_ksm pages_huge",
-    ),
-    (
-        INT,
-        "pages_locked pages_skipped idle_1m idle_10m idle_1h theta",
-    ),
-    (
-        REAL,
-        "pool_C pool_C_low pool_C_high melded_C melded_C_low melded_C_high",
-    ),
-    (INT, "hash_high hash_low count"),
-    (SMALL, "object_class"),
-    (INT, "bytes_C squares_C"),
-];
+/// The columns in their order, by type; those with C are there for each codec.
+const COLUMNS: &str = "\
+BYTE_ARRAY NAME (STRING): schema record machine survey
+INT64 NAME (TIMESTAMP(MICROS,true)): time
+BYTE_ARRAY NAME (STRING): key_id host zmeld_version kernel architecture distribution
+INT64 NAME: page_size ram_bytes swap_bytes swap_used_bytes
+BYTE_ARRAY NAME (STRING): compressed_swap
+INT64 NAME: ksm_pages_shared ksm_pages_sharing
+DOUBLE NAME: memory_some_avg300 memory_full_avg300 uptime_seconds seconds cpu_seconds
+BOOLEAN NAME: interrupted
+BYTE_ARRAY NAME (STRING): selection
+INT64 NAME: processes_refused sketch_size rows
+BYTE_ARRAY NAME (STRING): zram_codecs
+BOOLEAN NAME: modules
+BYTE_ARRAY NAME (STRING): label_name label_value owner kind name namespace pod image
+INT64 NAME: processes pages pages_zero pages_same
+DOUBLE NAME: pages_distinct pages_distinct_low pages_distinct_high
+INT64 NAME: pages_anonymous pages_shared_memory pages_file pages_swapped pages_ksm pages_huge
+INT64 NAME: pages_locked pages_skipped idle_1m idle_10m idle_1h theta
+DOUBLE NAME: pool_C pool_C_low pool_C_high melded_C melded_C_low melded_C_high
+INT64 NAME: hash_high hash_low count
+INT32 NAME: object_class
+INT64 NAME: bytes_C squares_C";
 
 /// Columns that every row has.
 const REQUIRED: usize = 5;
@@ -323,7 +296,8 @@ fn message() -> String {
             fields.push(format!("{repetition} {};", kind.replace("NAME", name)));
         }
     };
-    for (kind, names) in COLUMNS {
+    for line in COLUMNS.lines() {
+        let (kind, names) = line.split_once(": ").expect("a type and its columns");
         match names.contains("_C") {
             true => CODECS.iter().for_each(|(codec, _)| {
                 add(kind, &names.replace("_C", &format!("_{codec}")));

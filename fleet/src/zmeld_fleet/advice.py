@@ -73,7 +73,7 @@ def configure(kind: Kind, page_size: int) -> Configuration:
     gain, ram = kind.gain(setup)
     if gain < RAM_MIN * ram:
         idle = "what is idle" if kind.idle is not None else "all of it"
-        why = f"of {idle} it would free {units.percent(gain / ram)} of RAM, less than 1 %"
+        why = f"of {idle} it would free {units.percent(gain / max(ram, 1))} of RAM, less than 1 %"
         return _nothing(kind, why)
     return _written(kind, setup, melds, reasons, page_size)
 

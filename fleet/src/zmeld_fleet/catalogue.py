@@ -2,8 +2,9 @@
 """Which surveys count, and why the others do not.
 
 Every file is looked at before an engine reads it: its footer, its digest, and all rows but
-those about contents. What is wrong with it has a name (`Reason`), is left out, and is
-counted. Of a machine the latest survey of the last days counts.
+those about contents. Rows are checked for many files at once, and where something is wrong
+for fewer and fewer, until it is known which file it is. That is left out by name (`Reason`),
+and counted. Of a machine the latest survey of the last days counts.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,7 +29,7 @@ from zmeld_fleet import schema, validity
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import FleetError, inert, listed, plural
-from zmeld_fleet.writing import MAGIC, digest_of
+from zmeld_fleet.writing import digest_of
 
 DAYS = 3
 """Days of which surveys count, today included."""
@@ -38,6 +41,13 @@ SKETCH_FACTOR = 4
 REFUSED_MAX = 0.01
 """Of a machine's processes so many may be unreadable."""
 READERS = 4
+BATCH_FILES, BATCH_BYTES = 64, 32 << 20
+"""Files that are checked at once."""
+
+ROWS_FEW, BYTES_FEW = 100_000, 16 << 20
+"""Rows and bytes that any file may unpack to."""
+ROWS_MAX, UNPACKED_MAX = 4, 64
+"""More of them for each byte that it has."""
 
 Flaw = tuple[Reason, str] | None
 
@@ -77,8 +87,6 @@ class Survey:
     processes: int
     """That were read."""
     owners: int
-    at: int
-    """Its row among the machines of its file."""
 
     @property
     def host(self) -> str:
@@ -102,12 +110,27 @@ class Silent:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A file with the columns that it should have."""
+
+    stored: StoredFile
+    facts: pa.Table
+    """All rows but those about contents, in the columns of the format."""
+    rows: int
+    strange: list[str]
+    """Columns that the format does not know."""
+    contents: pa.Table | None
+    """Some columns of the rows about contents, where they were asked for."""
+
+
+@dataclass(frozen=True)
 class Contents:
-    """What a file has besides contents: its surveys, and tables of owners and of sizes.
+    """What some files have besides contents: surveys, and tables of owners and of sizes.
 
     Both tables have a column `at`: which of the surveys each row is about.
     """
 
+    files: list[Opened]
     surveys: list[Survey]
     owners: pa.Table
     sizes: pa.Table
@@ -163,25 +186,24 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     """Looks at the files of PLACE's last days, and who was there before."""
     stored, refused = place.listed()
     first = first_day(days)
-    current = [file for file in stored if file.date >= first]
+    older = [file for file in stored if file.date < first and file.is_named_well]
+    current = [file for file in stored if file.date >= first or not file.is_named_well]
     catalogue = Catalogue(place, first, files_seen=len(current))
     catalogue.left_out += [
         LeftOut(inert(path), None, Reason.UNREADABLE, f"its files cannot be listed: {inert(why)}")
         for path, why in refused.items()
     ]
-    looked: dict[str, Contents] = {}
-    with ThreadPoolExecutor(READERS) as readers:
-        for found in readers.map(look, current):
-            if isinstance(found, LeftOut):
-                catalogue.left_out.append(found)
-            else:
-                looked[found.surveys[0].file.path] = found
-    everything = [survey for found in looked.values() for survey in found.surveys]
+    parts: list[Contents] = []
+    for found in look(current):
+        if isinstance(found, LeftOut):
+            catalogue.left_out.append(found)
+        else:
+            parts.append(replace(found, files=[]))
+    everything = [survey for part in parts for survey in part.surveys]
     catalogue.surveys_seen = len(everything)
     _choose(catalogue, everything, key_id)
-    _take_rows(catalogue, looked)
+    _take_rows(catalogue, parts)
     known = {survey.machine for survey in everything}
-    older = [file for file in stored if file.date < first]
     catalogue.silent = _last_seen(older, known)
     if older and not current:
         newest = max(file.date for file in older)
@@ -213,38 +235,99 @@ def _choose(catalogue: Catalogue, everything: list[Survey], key_id: str | None) 
     catalogue.refused = [one for machine, one in sorted(latest.items()) if machine not in counted]
 
 
-def _take_rows(catalogue: Catalogue, looked: dict[str, Contents]) -> None:
+def _take_rows(catalogue: Catalogue, parts: list[Contents]) -> None:
     """The rows of the surveys that count, from the file that each was taken from."""
-    places: dict[str, dict[int, int]] = defaultdict(dict)
-    for at, survey in enumerate(catalogue.surveys):
-        places[survey.file.path][survey.at] = at
-    parts: tuple[list[pa.Table], list[pa.Table]] = ([], [])
-    for path, chosen in sorted(places.items()):
-        found = looked.pop(path)
-        for table, own in zip((found.owners, found.sizes), parts, strict=True):
-            where = [chosen.get(one) for one in table["at"].to_pylist()]
-            renamed = table.set_column(0, "at", pa.array(where, pa.int64()))
-            own.append(renamed.filter(pc.is_valid(renamed["at"])))
-    if places:
-        order = [("at", "ascending"), ("owner", "ascending")]
-        catalogue.owners = pa.concat_tables(parts[0]).sort_by(order)
-        catalogue.sizes = pa.concat_tables(parts[1])
+    if not catalogue.surveys:
+        return
+    places = {id(survey): at for at, survey in enumerate(catalogue.surveys)}
+    taken: tuple[list[pa.Table], list[pa.Table]] = ([], [])
+    for part in parts:
+        place = np.array([places.get(id(survey), -1) for survey in part.surveys])
+        for table, own in zip((part.owners, part.sizes), taken, strict=True):
+            at = pa.array(place[table["at"].to_numpy()])
+            own.append(table.set_column(0, "at", at).filter(pc.greater_equal(at, 0)))
+    catalogue.owners = pa.concat_tables(taken[0]).sort_by(
+        [("at", "ascending"), ("owner", "ascending")]
+    )
+    catalogue.sizes = pa.concat_tables(taken[1])
 
 
-def look(stored: StoredFile) -> Contents | LeftOut:
+def look(files: list[StoredFile], names: list[str] | None = None) -> Iterator[Contents | LeftOut]:
+    """Many files, some at a time, in their order; of rows about contents with these columns."""
+    ahead: deque[Future[list[Contents | LeftOut]]] = deque()
+    with ThreadPoolExecutor(READERS) as readers:
+        for batch in _batches(files):
+            ahead.append(readers.submit(_look, batch, names))
+            if len(ahead) >= READERS:
+                yield from ahead.popleft().result()
+        for found in ahead:
+            yield from found.result()
+
+
+def _batches(files: list[StoredFile]) -> Iterator[list[StoredFile]]:
+    start = size = 0
+    for at, file in enumerate(files):
+        if at - start == BATCH_FILES or (at > start and size + file.size > BATCH_BYTES):
+            yield files[start:at]
+            start, size = at, 0
+        size += file.size
+    yield files[start:]
+
+
+def _look(batch: list[StoredFile], names: list[str] | None) -> list[Contents | LeftOut]:
+    opened = [_opened(file, names) for file in batch]
+    found: list[Contents | LeftOut] = [one for one in opened if isinstance(one, LeftOut)]
+    return found + _checked([one for one in opened if isinstance(one, Opened)])
+
+
+def _checked(files: list[Opened]) -> list[Contents | LeftOut]:
+    """Halves of them where something is wrong."""
+    if not files:
+        return []
+    try:
+        return [_contents(files)]
+    except Exception as error:
+        if len(files) == 1:
+            return [_flawed(files[0].stored, error)]
+        middle = len(files) // 2
+        return _checked(files[:middle]) + _checked(files[middle:])
+
+
+def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
     """One file, or why it cannot be used."""
     try:
         if not stored.is_named_well:
             why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
             raise FlawError(why, Reason.NAME)
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            _check_magic(file)
             parquet = pq.ParquetFile(file, memory_map=False)
             _check_digest(parquet.metadata, file)
-            _check_columns(parquet)
-            return _contents(parquet, stored)
+            _check_size(parquet.metadata, stored.size)
+            there = parquet.schema_arrow
+            try:
+                _check_columns(there)
+            except FlawError:
+                # Another version may have other columns: what it says it is comes first.
+                if "schema" in there.names and parquet.num_row_groups:
+                    _check_version(parquet.read_row_group(0, columns=["schema"])["schema"])
+                raise
+            strange = sorted(set(there.names) - set(schema.COLUMNS))
+            contents = None if names is None else _about_contents(file, parquet.metadata, names)
+            facts = _facts(parquet, there, stored.size)
+            return Opened(stored, facts, parquet.metadata.num_rows, strange, contents)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
+
+
+def _about_contents(file: Any, metadata: pq.FileMetaData, names: list[str]) -> pa.Table:
+    """Texts as numbers of texts: there are few."""
+    texts = [name for name in names if pa.types.is_string(schema.COLUMNS[name])]
+    parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
+    table = parquet.read(columns=["record", *names], use_threads=False)
+    for name in texts:
+        for chunk in table[name].chunks:
+            validity.check_texts(name, chunk.dictionary)
+    return table.filter(pc.equal(table["record"], schema.CONTENT)).select(names)
 
 
 def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
@@ -256,18 +339,6 @@ def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
         hint = "; root or its owner may read it" if isinstance(error, PermissionError) else ""
         reason, why = Reason.UNREADABLE, f"{os.strerror(error.errno)}{hint}"
     return LeftOut(inert(stored.path), None, reason, inert(why))
-
-
-def _check_magic(file: Any) -> None:
-    size = os.fstat(file.fileno()).st_size
-    head = file.read(len(MAGIC))
-    file.seek(max(size - len(MAGIC), 0))
-    tail = file.read()
-    file.seek(0)
-    if size >= 12 and head != MAGIC:
-        raise FlawError("it does not begin as Parquet does", Reason.NOT_PARQUET)
-    if size < 12 or tail != MAGIC:
-        raise FlawError(f"of {plural(size, 'byte', 'bytes')}, without an end", Reason.TRUNCATED)
 
 
 def _check_digest(metadata: pq.FileMetaData, file: Any) -> None:
@@ -286,16 +357,26 @@ def _check_digest(metadata: pq.FileMetaData, file: Any) -> None:
         raise FlawError(why, Reason.DIGEST)
 
 
-def _check_columns(parquet: pq.ParquetFile) -> None:
-    there = parquet.schema_arrow
-    if "schema" not in there.names:
-        raise FlawError(f"it has no column `schema`; read is {schema.SCHEMA}", Reason.VERSION)
-    # Another version may have other columns: so what it says it is comes first.
-    if parquet.num_row_groups:
-        texts = parquet.read_row_group(0, columns=["schema"])["schema"]
-        if foreign := {*map(str, pc.unique(texts).to_pylist())} - {schema.SCHEMA}:
-            why = f"its schema is {listed(foreign)}, read is {schema.SCHEMA}"
-            raise FlawError(why, Reason.VERSION)
+def _check_size(metadata: pq.FileMetaData, size: int, few: list[int] | None = None) -> None:
+    """What a file unpacks to: of rows that are read whole no more than it has bytes."""
+    groups = [metadata.row_group(at) for at in few or range(metadata.num_row_groups)]
+    rows, unpacked = (
+        sum(getattr(group, name) for group in groups) for name in ("num_rows", "total_byte_size")
+    )
+    most = ROWS_FEW + size * (ROWS_MAX if few is None else 1)
+    if rows > most or unpacked > BYTES_FEW + UNPACKED_MAX * size:
+        said = f"{plural(rows, 'row', 'rows')} and {plural(unpacked, 'byte', 'bytes')}"
+        raise FlawError(f"{said} in a file of {plural(size, 'byte', 'bytes')}", Reason.ROWS)
+
+
+def _check_version(texts: pa.ChunkedArray) -> None:
+    if foreign := {*map(str, pc.unique(texts).to_pylist())} - {schema.SCHEMA}:
+        why = f"its schema is {listed(foreign)}, read is {schema.SCHEMA}"
+        raise FlawError(why, Reason.VERSION)
+
+
+@lru_cache
+def _check_columns(there: pa.Schema) -> None:
     lowered = Counter(name.lower() for name in there.names)
     if alike := [name for name in there.names if lowered[name.lower()] > 1 or not name]:
         # Engines that do not tell capitals from others would read one for the other.
@@ -318,24 +399,21 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-def facts_of(parquet: pq.ParquetFile) -> pa.Table:
-    """All rows but those about contents, in the columns of the format."""
-    there = set(parquet.schema_arrow.names)
-    names = [n for n in schema.COLUMNS if n in there and not n.startswith("hash_")]
-    record = parquet.schema_arrow.get_field_index("record")
-    found = [schema.ARROW.empty_table()]
+def _facts(parquet: pq.ParquetFile, there: pa.Schema, size: int) -> pa.Table:
+    names = [n for n in schema.COLUMNS if n in there.names and not n.startswith("hash_")]
+    record, groups = there.get_field_index("record"), []
     for at in range(parquet.num_row_groups):
         told = parquet.metadata.row_group(at).column(record).statistics
-        if told is not None and told.has_min_max and told.min == told.max == schema.CONTENT:
-            continue
-        table = parquet.read_row_group(at, columns=names, use_threads=False)
-        table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
-        columns = []
-        for name, kind in schema.COLUMNS.items():
-            own = table[name] if name in names else pa.nulls(len(table), kind)
-            columns.append(own if own.type == kind else own.cast(kind))
-        found.append(pa.Table.from_arrays(columns, schema=schema.ARROW))
-    return pa.concat_tables(found)
+        if not (told and told.has_min_max and told.min == told.max == schema.CONTENT):
+            groups.append(at)
+    _check_size(parquet.metadata, size, groups)
+    table = parquet.read_row_groups(groups, columns=names, use_threads=False)
+    table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
+    columns = [
+        table[name].cast(kind) if name in names else pa.nulls(len(table), kind)
+        for name, kind in schema.COLUMNS.items()
+    ]
+    return pa.Table.from_arrays(columns, schema=schema.ARROW)
 
 
 OWNER_ROWS = ["survey", "owner", "kind", "name", "pages", "pages_zero", "pages_same", "theta"]
@@ -350,16 +428,21 @@ OWNER_ROWS += [
 ]
 
 
-def _contents(parquet: pq.ParquetFile, stored: StoredFile) -> Contents:
-    facts = facts_of(parquet)
+def _contents(files: list[Opened]) -> Contents:
+    of_file = np.repeat(np.arange(len(files)), [len(one.facts) for one in files])
+    facts = pa.concat_tables([one.facts for one in files]).combine_chunks()
+    facts = facts.append_column(validity.FILE, pa.array(of_file))
+    _check_version(facts["schema"])
     validity.check_values(facts)
     if strange := {*pc.unique(facts["record"]).to_pylist()} - set(schema.RECORDS):
         raise FlawError(f"rows of an unknown record: {listed(strange, 5)}")
     machines = validity.rows_about(facts, schema.MACHINE)
     validity.check_machines(machines)
-    said, rows = pc.sum(machines["rows"]).as_py(), parquet.metadata.num_rows
-    if said != rows:
-        raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
+    of_file, rows = machines[validity.FILE].to_numpy(), machines["rows"].to_numpy()
+    for number, one in enumerate(files):
+        if (said := int(rows[of_file == number].sum())) != one.rows:
+            why = f"{plural(one.rows, 'row', 'rows')}, and it says {said}"
+            raise FlawError(why, Reason.ROWS)
     owners = validity.rows_about(facts, schema.OWNER)
     at = validity.check_owners(owners, machines)
     sizes = validity.rows_about(facts, schema.SIZE)
@@ -369,47 +452,33 @@ def _contents(parquet: pq.ParquetFile, stored: StoredFile) -> Contents:
         (owners, OWNER_ROWS),
         (sizes, ["object_class", "count", *schema.SIZE_COLUMNS]),
     ):
-        placed = table.select(names)
         where = pa.array(validity.machine_of(table, machines), pa.int64())
-        tables.append(placed.add_column(0, "at", where))
-    processes = [0] * len(machines)
-    counts = [0] * len(machines)
-    for machine, own in zip(at.tolist(), owners["processes"].to_pylist(), strict=True):
-        processes[machine] += own or 0
-        counts[machine] += 1
-    surveys = _surveys(stored, facts, machines, processes, counts)
-    return Contents(surveys, *tables)
-
-
-def _surveys(
-    stored: StoredFile,
-    facts: pa.Table,
-    machines: pa.Table,
-    processes: list[int],
-    owners: list[int],
-) -> list[Survey]:
-    labels: dict[str, dict[str, str]] = defaultdict(dict)
-    rows = validity.rows_about(facts, schema.LABEL)
-    for survey, name, value in zip(
-        *(rows[n].to_pylist() for n in ("survey", "label_name", "label_value")), strict=True
+        tables.append(table.select(names).add_column(0, "at", where))
+    count = len(machines)
+    owned = np.bincount(at, minlength=count)
+    read = np.nan_to_num(validity.floats(owners, "processes"))
+    processes = np.bincount(at, read, count).astype(int)
+    labels = _labels(validity.rows_about(facts, schema.LABEL), machines)
+    said_of = machines.select(["survey", "machine", "time", *FACTS]).to_pylist()
+    surveys = []
+    for row, whose, *rest in zip(
+        said_of, of_file.tolist(), labels, processes.tolist(), owned.tolist(), strict=True
     ):
-        if name in labels[survey]:
+        ids = [row.pop(name) for name in ("survey", "machine", "time")]
+        for name, value in row.items():
+            row[name] = sys.intern(value) if isinstance(value, str) else value
+        surveys.append(Survey(*ids, files[whose].stored, row, *rest))  # type: ignore
+    return Contents(files, surveys, *tables)
+
+
+def _labels(rows: pa.Table, machines: pa.Table) -> list[dict[str, str]]:
+    labels: list[dict[str, str]] = [{} for _ in range(len(machines))]
+    texts = (rows[name].to_pylist() for name in ("label_name", "label_value"))
+    for at, name, value in zip(validity.machine_of(rows, machines), *texts, strict=True):
+        if name in labels[at]:
             raise FlawError(f"more than one value for the label {inert(name)}")
-        labels[survey][sys.intern(name)] = sys.intern(value)
-    told = zip(*(machines[name].to_pylist() for name in FACTS), strict=True)
-    ids = zip(*(machines[name].to_pylist() for name in ("survey", "machine", "time")), strict=True)
-    found = []
-    for at, ((survey, machine, time), values) in enumerate(zip(ids, told, strict=True)):
-        own = {
-            name: sys.intern(value) if isinstance(value, str) else value
-            for name, value in zip(FACTS, values, strict=True)
-        }
-        found.append(
-            Survey(
-                survey, machine, time, stored, own, labels[survey], processes[at], owners[at], at
-            )
-        )
-    return found
+        labels[at][sys.intern(name)] = sys.intern(value)
+    return labels
 
 
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
@@ -418,12 +487,7 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     for survey in sorted(surveys, key=lambda survey: survey.file.path):
         first = kept.setdefault(survey.survey, survey)
         if first is not survey:
-            why = f"the same survey is in {first.file.name}"
-            if any(
-                getattr(survey, name) != getattr(first, name)
-                for name in ("machine", "time", "facts", "labels", "owners")
-            ):
-                why = f"{first.file.name} says something else of the same survey, and counts"
+            why = f"the same survey is in {first.file.name}, and counts there"
             catalogue.leave(survey, Reason.TWICE, why)
     return list(kept.values())
 
@@ -489,11 +553,7 @@ def _clock_flaw(survey: Survey, now: datetime) -> Flaw:
 
 
 def _latest(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """Of each machine the newest.
-
-    Between two surveys a machine ran on, or started anew after the first. If it says
-    neither, its clock was set in between.
-    """
+    """Of each machine the newest."""
     kept: dict[str, Survey] = {}
     for survey in sorted(surveys, key=_age, reverse=True):
         newer = kept.setdefault(survey.machine, survey)
@@ -503,20 +563,10 @@ def _latest(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         if one != two:
             why = f"hosts {one} and {two} have one machine id: give a clone its own"
             catalogue.leave(survey, Reason.SAME_ID, why)
-        elif not _fits_before(survey, newer):
-            why = "its uptime does not fit with that of the machine's next survey: a clock was set"
-            catalogue.leave(survey, Reason.CLOCK, why)
         else:
             why = f"the machine was surveyed again at {newer.time:%Y-%m-%dT%H:%M:%SZ}"
             catalogue.leave(survey, Reason.SUPERSEDED, why)
     return list(kept.values())
-
-
-def _fits_before(older: Survey, newer: Survey) -> bool:
-    if older.booted is None or newer.booted is None:
-        return True
-    ran_on = abs(newer.booted - older.booted) <= BOOT_TOLERANCE_S
-    return ran_on or newer.booted >= older.time.timestamp() - BOOT_TOLERANCE_S
 
 
 def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
@@ -571,13 +621,13 @@ def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
 
 def _machines_of(file: StoredFile) -> list[tuple[str, str | None, datetime]]:
     """Who is in a file of the past; what cannot be read says nothing."""
+    names = ["machine", "host", "time"]
     try:
-        rows = pq.read_table(
-            file.path,
-            columns=["machine", "host", "time"],
-            filters=pc.field("record") == schema.MACHINE,
-            partitioning=None,
-        )
+        _check_size(pq.read_metadata(file.path), file.size)
+        is_machine = pc.field("record") == schema.MACHINE
+        rows = pq.read_table(file.path, columns=names, filters=is_machine, partitioning=None)
+        rows = rows.cast(pa.schema([(name, schema.COLUMNS[name]) for name in names]))
+        rows = rows.filter(pc.and_(pc.is_valid(rows["machine"]), pc.is_valid(rows["time"])))
+        return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
     except Exception:
         return []
-    return list(zip(*(rows[n].to_pylist() for n in rows.column_names), strict=True))

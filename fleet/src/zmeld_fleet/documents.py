@@ -79,21 +79,22 @@ def _lead(report: Report) -> str:
     if report.refused:
         gave = plural(len(report.refused), "machine gave", "machines gave")
         said.append(f"{gave} no survey since memory was short there.")
-    advised = [(kind, one.setup) for kind, one in ranking(report) if one.setup is not None]
-    most = math.fsum(setup.gains.value for _, setup in advised)
+    setups = [one.setup for _, one in ranking(report) if one.setup is not None]
     if fleet.idle is not None:
         idle = units.size(fleet.idle.pages_10m * report.page_size)
         who = "" if fleet.idle.machines == fleet.machines else f" of {fleet.idle.machines} of them"
         said.append(f"{idle} of memory{who} was not used for ten minutes.")
-        freed = math.fsum(setup.idle_gains or 0.0 for _, setup in advised)
-        frees = f"To compress it would free {units.size(freed)}"
+        freed = math.fsum(setup.idle_gains or 0.0 for setup in setups)
+        frees = f"The configurations below would free {units.size(freed)} of it, and"
     else:
         said.append("Their kernels do not say what is idle.")
-        frees = "What compressing would free is not known"
-    if not advised:
+        frees = "The configurations below would free"
+    if not setups:
         return " ".join([*said, "No compressed swap is advised."])
-    pages = units.size(fleet.pages * report.page_size)
-    return " ".join([*said, f"{frees}; at most {units.size(most)}, were all {pages} compressed."])
+    most = math.fsum(setup.gains.value for setup in setups)
+    pages = most + math.fsum(setup.takes.value for setup in setups)
+    ceiling = f"at most {units.size(most)}, were everything compressed that is not locked"
+    return " ".join([*said, frees, ceiling, f"on those machines ({units.size(pages)})."])
 
 
 def _ranked(report: Report, ranked: list[tuple[Kind, Configuration]]) -> Section:

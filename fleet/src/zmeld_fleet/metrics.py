@@ -58,11 +58,18 @@ def told(report: Report) -> dict[str, Kind]:
 Samples = Callable[[Report], Iterable[Sample]]
 
 
-def _kinds(value: Callable[[Kind, Report], float]) -> Samples:
+def _kinds(value: Callable[[Kind], float]) -> Samples:
     """A value of each kind. All machines together are no kind: a sum over kinds is right."""
-    return lambda report: (
-        ({"kind": name}, value(kind, report)) for name, kind in told(report).items()
-    )
+    return lambda report: (({"kind": name}, value(kind)) for name, kind in told(report).items())
+
+
+def _pages(of: str) -> Samples:
+    """Bytes of so many pages of each kind."""
+    return lambda report: _kinds(lambda kind: getattr(kind, of) * report.page_size)(report)
+
+
+def _one(value: Callable[[Report], float]) -> Samples:
+    return lambda report: [({}, value(report))]
 
 
 def _setups(of: str, end: str = "value") -> Samples:
@@ -109,72 +116,51 @@ def _seconds(moment: str) -> float:
 
 
 FAMILIES: dict[str, tuple[str, Samples]] = {
-    "zmeld_fleet_machines": (
-        "Machines whose surveys count.",
-        _kinds(lambda kind, _: kind.machines),
-    ),
+    "zmeld_fleet_machines": ("Machines whose surveys count.", _kinds(lambda kind: kind.machines)),
     "zmeld_fleet_compressed_swap_machines": (
         "Of these: machines that have compressed swap already.",
-        _kinds(lambda kind, _: kind.compressed_swap),
+        _kinds(lambda kind: kind.compressed_swap),
     ),
-    "zmeld_fleet_ram_bytes": ("RAM of these machines.", _kinds(lambda kind, _: kind.ram_bytes)),
-    "zmeld_fleet_read_bytes": (
-        "Pages that their surveys read.",
-        _kinds(lambda kind, report: kind.pages * report.page_size),
-    ),
-    "zmeld_fleet_swapped_bytes": (
-        "Pages in swap, which surveys do not read.",
-        _kinds(lambda kind, report: kind.pages_swapped * report.page_size),
-    ),
+    "zmeld_fleet_ram_bytes": ("RAM of these machines.", _kinds(lambda kind: kind.ram_bytes)),
+    "zmeld_fleet_read_bytes": ("Pages that their surveys read.", _pages("pages")),
+    "zmeld_fleet_swapped_bytes": ("In swap, which surveys do not read.", _pages("pages_swapped")),
     "zmeld_fleet_pool_bytes": (
-        "What all pages that were read would take in a compressed pool.",
+        "What all these pages take in a compressed pool.",
         _setups("takes"),
     ),
-    "zmeld_fleet_gain_bytes": (
-        "What that would free, at most: much of it is in use.",
-        _setups("gains"),
-    ),
-    "zmeld_fleet_gain_low_bytes": ("The lower end of its 95 % interval.", _setups("gains", "low")),
-    "zmeld_fleet_gain_high_bytes": (
-        "The upper end of its 95 % interval.",
-        _setups("gains", "high"),
-    ),
+    "zmeld_fleet_gain_bytes": ("What that frees: a ceiling, much is in use.", _setups("gains")),
+    "zmeld_fleet_gain_low_bytes": ("Lower end of its 95 % interval.", _setups("gains", "low")),
+    "zmeld_fleet_gain_high_bytes": ("Upper end of its 95 % interval.", _setups("gains", "high")),
     "zmeld_fleet_duplicate_bytes": (
         "Pages with a twin in the same owner, on the machine, or on another of the kind (fleet).",
         _duplicates,
     ),
     "zmeld_fleet_oldest_survey_time_seconds": (
         "When the oldest of the machines' latest surveys began, since 1970.",
-        _kinds(lambda kind, _: _seconds(kind.oldest)),
+        _kinds(lambda kind: _seconds(kind.oldest)),
     ),
     "zmeld_fleet_newest_survey_time_seconds": (
         "When the newest survey began, since 1970.",
-        _kinds(lambda kind, _: _seconds(kind.newest)),
+        _kinds(lambda kind: _seconds(kind.newest)),
     ),
-    "zmeld_fleet_idle_bytes": (
-        "Memory that was not used for so long, of the machines whose kernels say so.",
-        _idle,
-    ),
+    "zmeld_fleet_idle_bytes": ("Memory not used for so long, where kernels say so.", _idle),
     "zmeld_fleet_idle_gain_bytes": (
         "What the kind's configuration would free of what was not used for ten minutes.",
         _idle_gains,
     ),
     "zmeld_fleet_silent_machines": (
         "Machines that were surveyed before the days that count, and not since.",
-        lambda report: [({}, len(report.silent))],
+        _one(lambda report: len(report.silent)),
     ),
     "zmeld_fleet_refused_machines": (
         "Machines that gave no survey since their memory was short.",
-        lambda report: [({}, len(report.refused))],
+        _one(lambda report: len(report.refused)),
     ),
-    "zmeld_fleet_surveys_used": (
-        "Surveys that count, one of a machine.",
-        lambda report: [({}, report.surveys_used)],
-    ),
+    "zmeld_fleet_surveys_used": ("That count, one a machine.", _one(lambda it: it.surveys_used)),
     "zmeld_fleet_left_out": ("Files and surveys that do not count, by reason.", _left_out),
     "zmeld_fleet_kinds_left_out": (
         f"Kinds without gauges: the {KINDS_MAX} with most machines have some.",
-        lambda report: [({}, max(0, len(report.kinds) - KINDS_MAX))],
+        _one(lambda report: max(0, len(report.kinds) - KINDS_MAX)),
     ),
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +23,6 @@ from zmeld_fleet.schema import FOLDER
 from zmeld_fleet.words import FleetError, inert
 
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SECRET = re.compile(r"//[^?#\s]*@|\?.*")
 _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
@@ -30,6 +30,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 
 class PlaceError(FleetError):
     """PLACE cannot be read: what, and the way out."""
+
+
+@cache
+def _is_day(date: str) -> bool:
+    try:
+        return f"{datetime.strptime(date, '%Y-%m-%d'):%Y-%m-%d}" == date
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,12 @@ class StoredFile:
     date: str
     size: int
     modified: datetime
+    mode: int
 
     @property
     def is_named_well(self) -> bool:
         """As surveys are: engines take other names for patterns of names."""
-        return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
+        return _is_day(self.date) and bool(_FILE.fullmatch(self.name))
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,9 @@ def _files(folder: str, date: str) -> Iterator[StoredFile]:
             if entry.is_file():
                 found = entry.stat()
                 modified = datetime.fromtimestamp(found.st_mtime, timezone.utc)
-                yield StoredFile(entry.path, entry.name, date, found.st_size, modified)
+                yield StoredFile(
+                    entry.path, entry.name, date, found.st_size, modified, found.st_mode
+                )
 
 
 @contextmanager

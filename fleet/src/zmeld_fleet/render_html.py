@@ -40,7 +40,8 @@ figure{margin:1rem 0}figcaption{color:var(--quiet)}
 .key{white-space:nowrap;margin-left:.8rem}.key i{display:inline-block;width:.8rem;height:.8rem;
 margin-right:.3rem}
 nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
-@media (max-width:40rem){table,tbody{display:block}thead{display:none}
+@media (max-width:40rem){.bars{grid-template-columns:1fr;gap:.2rem}.b{text-align:left}
+table,tbody{display:block}thead{display:none}
 tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
 td,.n{display:flex;justify-content:space-between;gap:1rem;padding:0;border:0;text-align:right}
 td::before{content:attr(data-head);color:var(--quiet);text-align:left;white-space:normal}
@@ -123,7 +124,7 @@ def _table(table: Table) -> str:
     rows = "".join(
         "<tr>"
         + "".join(
-            f'<td{kind} data-head="{head}"><span>{_folding(cell)}</span></td>'
+            f'<td{kind} data-head="{head}"><span>{(_text if kind else _folding)(cell)}</span></td>'
             for kind, head, cell in zip(kinds, heads, row, strict=True)
         )
         + "</tr>"

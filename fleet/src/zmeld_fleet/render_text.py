@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from itertools import zip_longest
 
 from zmeld_fleet.document import Block, Code, Document, Table
 from zmeld_fleet.words import inert, width
@@ -41,7 +42,7 @@ def _wrapped(text: str, columns: int) -> str:
 
 
 def table(block: Table, columns: int) -> str:
-    """Columns as wide as they need; where that is too much, names are cut, or a row is a list."""
+    """Columns as wide as they need; where that is too much, texts fold, or a row is a list."""
     rows = [[inert(cell) for cell in row] for row in block.rows]
     cells = [block.heads, *rows]
     widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
@@ -60,18 +61,34 @@ def table(block: Table, columns: int) -> str:
         return "\n\n".join(
             caption + ["\n".join(_cut(one, columns) for one in own) for own in lists]
         )
-    lines = [_line(row, widths, texts) for row in cells]
-    lines.insert(1, "─" * wide)
-    return "\n".join(caption + lines)
+    shown = [_row(row, widths, texts) for row in cells]
+    shown.insert(1, "─" * wide)
+    return "\n".join(caption + shown)
 
 
-def _line(cells: list[str], widths: list[int], texts: int) -> str:
-    shown = []
-    for at, (cell, wide) in enumerate(zip(cells, widths, strict=True)):
-        cut = _cut(cell, wide)
-        blank = " " * (wide - width(cut))
-        shown.append(cut + blank if at < texts else blank + cut)
-    return (" " * GAP).join(shown).rstrip()
+def _row(cells: list[str], widths: list[int], texts: int) -> str:
+    folded = [_folded(cell, wide) for cell, wide in zip(cells, widths, strict=True)]
+    lines = []
+    for parts in zip_longest(*folded, fillvalue=""):
+        shown = ""
+        for at, (part, wide) in enumerate(zip(parts, widths, strict=True)):
+            blank = " " * (wide - width(part))
+            shown += (part + blank if at < texts else blank + part) + " " * GAP
+        lines.append(shown.rstrip())
+    return "\n".join(lines)
+
+
+def _folded(text: str, wide: int) -> list[str]:
+    """Lines that end with a word or a part of a name, or where there is no room."""
+    lines = [""]
+    for part in re.findall(r"[^ /._:@,-]*[ /._:@,-]?", text):
+        if width((lines[-1] + part).rstrip()) > wide and lines[-1]:
+            lines.append("")
+        for character in part:
+            if width((lines[-1] + character).rstrip()) > wide:
+                lines.append("")
+            lines[-1] += character
+    return [line.rstrip() for line in lines]
 
 
 def _cut(text: str, wide: int) -> str:

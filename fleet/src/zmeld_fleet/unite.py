@@ -2,7 +2,7 @@
 """Few files of many: the surveys of a day in files that are sorted by hash.
 
 A report then opens few files, and reads of each only what is below its bounds. Invariants:
-- Memory depends on `ROWS_MAX`, and not on how many files there are.
+- Each file is read once, and memory depends on `ROWS_MAX` and not on how many files there are.
 - Large files are never written anew, so each run costs what came since the last one.
 - A survey is in a file at any moment: a united file gets its name when all of it is on the
   disk, and only then those go that it was made of. Where that was cut short, the next run
@@ -15,20 +15,18 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
-from zmeld_fleet.catalogue import READERS, Contents, LeftOut, facts_of, look
+from zmeld_fleet.catalogue import Contents, LeftOut, Opened, look
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import FleetError, inert
@@ -38,12 +36,10 @@ ROWS_MAX = 4_000_000
 """Rows of a united file, about: what is sorted in memory."""
 GROUP_ROWS = 1 << 16
 """So that a bound leaves most of a file unread."""
-FEW = 64
-"""Tables that are joined at a time."""
 LARGE = 0.5
 """A united file with so much of `ROWS_MAX` is not united again."""
 
-CONTENT = ["owner", "hash_high", "hash_low", "count", "object_class"]
+CONTENT = ["survey", "owner", "hash_high", "hash_low", "count", "object_class"]
 
 
 @dataclass
@@ -60,17 +56,16 @@ class United:
 def unite(place: Place) -> United:
     """Unites the files of each day."""
     stored, refused = place.listed()
-    done = United(files_before=len(stored))
+    done = United(files_before=len(stored), files_after=len(stored))
     done.kept = [
         LeftOut(inert(path), None, Reason.UNREADABLE, inert(why)) for path, why in refused.items()
     ]
-    made = removed = 0
-    for date in sorted({file.date for file in stored}):
-        files = [file for file in stored if file.date == date]
+    days: dict[str, list[StoredFile]] = defaultdict(list)
+    for file in stored:
+        days[file.date].append(file)
+    for files in days.values():
         with _alone(Path(files[0].path).parent):
-            for new, gone in _day(files, done):
-                made, removed = made + new, removed + gone
-    done.files_after = done.files_before + made - removed
+            _day(files, done)
     return done
 
 
@@ -87,135 +82,91 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _rows(file: StoredFile) -> int:
-    """Of a file that may be anything; each takes more than a byte."""
+def _is_large(file: StoredFile) -> bool:
+    """Of a file that may be anything; each row takes more than a byte."""
     with suppress(Exception):
-        return pq.read_metadata(file.path).num_rows
-    return 0
+        least = LARGE * ROWS_MAX
+        return file.size >= least and pq.read_metadata(file.path).num_rows >= least
+    return False
 
 
-def _day(files: list[StoredFile], done: United) -> Iterator[tuple[int, int]]:
-    """Files made and removed, one united file after the other."""
+def _day(files: list[StoredFile], done: United) -> None:
+    large = {file.path for file in files if _is_large(file)}
     there: set[str] = set()
-    small = []
-    for file in files:
-        if file.size < LARGE * ROWS_MAX or _rows(file) < LARGE * ROWS_MAX:
-            small.append(file)
-        elif isinstance(found := look(file), Contents):
+    for found in look([file for file in files if file.path in large]):
+        if isinstance(found, Contents):
             there |= {survey.survey for survey in found.surveys}
-    batch: list[StoredFile] = []
-    rows = 0
     # The largest first: what is left of a run that was cut short is in one already.
+    small = [file for file in files if file.path not in large]
     small.sort(key=lambda file: (-file.size, file.path))
-    with ThreadPoolExecutor(READERS) as readers:
-        for file, (surveys, own) in zip(small, readers.map(_acceptable, small), strict=True):
-            if isinstance(surveys, LeftOut):
-                done.kept.append(surveys)
-            elif set(surveys) <= there:
-                os.unlink(file.path)
-                yield 0, 1
-            elif there & set(surveys):
-                why = "some of its surveys are in another file"
-                done.kept.append(LeftOut(inert(file.path), None, Reason.TWICE, why))
+    batch: list[Opened] = []
+    for found in look(small, CONTENT):
+        if isinstance(found, LeftOut):
+            done.kept.append(found)
+            continue
+        own: dict[str, set[str]] = defaultdict(set)
+        for survey in found.surveys:
+            own[survey.file.path].add(survey.survey)
+        for file in found.files:
+            if (surveys := own[file.stored.path]) <= there:
+                _remove([file], done)
+            elif why := _stays(file, surveys & there):
+                done.kept.append(LeftOut(inert(file.stored.path), None, *why))
             else:
-                there |= set(surveys)
-                if batch and rows + own > ROWS_MAX:
-                    yield _written(batch, done)
-                    batch, rows = [], 0
-                batch, rows = [*batch, file], rows + own
+                if batch and sum(one.rows for one in batch) + file.rows > ROWS_MAX:
+                    _united(batch, done)
+                    batch = []
+                batch.append(file)
+                there |= surveys
     if len(batch) > 1:
-        yield _written(batch, done)
+        _united(batch, done)
 
 
-def _acceptable(file: StoredFile) -> tuple[list[str] | LeftOut, int]:
-    """The surveys of a file that can be united, and its rows."""
-    found = look(file)
-    if isinstance(found, LeftOut):
-        return found, 0
-    metadata = pq.read_metadata(file.path)
-    unknown = set(metadata.schema.to_arrow_schema().names) - set(schema.COLUMNS)
-    if unknown:
-        why = f"it has columns of a newer zmeld: {', '.join(sorted(unknown)[:5])}"
-        return LeftOut(inert(file.path), None, Reason.COLUMNS, inert(why)), 0
-    return [survey.survey for survey in found.surveys], metadata.num_rows
+def _stays(file: Opened, twice: set[str]) -> tuple[Reason, str] | None:
+    if file.strange:
+        names = ", ".join(file.strange[:5])
+        return Reason.COLUMNS, inert(f"it has columns of a newer zmeld: {names}")
+    return (Reason.TWICE, "some of its surveys are in another file") if twice else None
 
 
-class _Texts:
-    """Numbers for texts, the same in all files."""
-
-    def __init__(self) -> None:
-        self.known: dict[str | None, int] = {}
-
-    def numbers(self, column: pa.ChunkedArray) -> np.ndarray:
-        """Of each row its text's number."""
-        encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        own = [
-            self.known.setdefault(one, len(self.known)) for one in encoded.dictionary.to_pylist()
-        ]
-        return np.array(own, np.int32)[encoded.indices.to_numpy()]
-
-    @property
-    def texts(self) -> pa.Array:
-        """The texts, by their numbers."""
-        return pa.array(list(self.known), pa.string())
+def _remove(files: list[Opened], done: United) -> None:
+    for file in files:
+        os.unlink(file.stored.path)
+    done.files_after -= len(files)
 
 
-def _written(files: list[StoredFile], done: United) -> tuple[int, int]:
+def _united(files: list[Opened], done: United) -> None:
     """One file in the place of these, which has the narrowest of their modes."""
-    ids, owners = _Texts(), _Texts()
-    facts: list[pa.Table] = []
-    parts: list[list[np.ndarray]] = []
     mode = 0o666
     for file in files:
-        with open(file.path, "rb") as opened:
-            mode &= os.fstat(opened.fileno()).st_mode
-            parquet = pq.ParquetFile(opened)
-            facts.append(facts_of(parquet))
-            if len(facts) == FEW:
-                # Of very many small pieces each takes more than what is in it.
-                facts = [pa.concat_tables(facts).combine_chunks()]
-            names = ["record", "survey", *CONTENT]
-            contents = parquet.read(columns=names, use_threads=False)
-        contents = contents.filter(pc.equal(contents["record"], schema.CONTENT))
-        numbers = [ids.numbers(contents["survey"]), owners.numbers(contents["owner"])]
-        parts.append(numbers + [contents[name].to_numpy() for name in CONTENT[1:]])
-    columns = [np.concatenate([part.pop(0) for part in parts]) for _ in range(1 + len(CONTENT))]
-    about = pa.concat_tables(facts)
-    write(Path(files[0].path).parent, about, ids.texts, owners.texts, columns, mode)
-    for old in files:
-        os.unlink(old.path)
-    done.surveys += pc.sum(pc.equal(about["record"], schema.MACHINE)).as_py()
-    return 1, len(files)
+        mode &= file.stored.mode
+    facts = pa.concat_tables([file.facts for file in files]).combine_chunks()
+    contents = pa.concat_tables([file.contents for file in files])
+    write(Path(files[0].stored.path).parent, facts, contents, mode)
+    done.files_after += 1
+    _remove(files, done)
+    done.surveys += pc.sum(pc.equal(facts["record"], schema.MACHINE)).as_py()
 
 
-def write(
-    folder: Path,
-    about: pa.Table,
-    surveys: pa.Array,
-    owners: pa.Array,
-    columns: list[np.ndarray],
-    mode: int,
-) -> None:
-    """A united file: rows that are not about contents, and contents by number of survey and
-    owner, hash, count and class."""
-    machines = about.filter(pc.equal(about["record"], schema.MACHINE))
-    at = pc.index_in(surveys, machines["survey"].combine_chunks())
-    told = {"survey": surveys}
-    told |= {name: machines[name].take(at).combine_chunks() for name in ("machine", "time")}
-    survey, owner, *rest = columns
-    order = np.lexsort((rest[1], rest[0]))
+def write(folder: Path, facts: pa.Table, contents: pa.Table, mode: int) -> None:
+    """A united file: rows that are not about contents, and the columns `CONTENT` of the others,
+    whose texts are dictionaries."""
+    contents = contents.unify_dictionaries().combine_chunks()
+    machines = facts.filter(pc.equal(facts["record"], schema.MACHINE))
+    surveys = contents["survey"].chunk(0) if len(contents) else pa.nulls(0).dictionary_encode()
+    at = pc.index_in(surveys.dictionary, machines["survey"].combine_chunks())
+    for name in ("machine", "time"):
+        values = machines[name].combine_chunks().take(at)
+        told = pa.DictionaryArray.from_arrays(surveys.indices, values)
+        contents = contents.append_column(name, told)
+    order = pc.sort_indices(contents, [("hash_high", "ascending"), ("hash_low", "ascending")])
     path = folder / f"united-{secrets.token_hex(8)}.parquet"
     settings = {"compression": "zstd", "use_dictionary": TEXTS, "store_schema": False}
     with written_whole(path, mode) as made:
         writer = pq.ParquetWriter(made, schema.ARROW, **settings)
-        writer.write_table(about, row_group_size=GROUP_ROWS)
+        writer.write_table(facts, row_group_size=GROUP_ROWS)
         for start in range(0, len(order), GROUP_ROWS):
-            some = order[start : start + GROUP_ROWS]
-            of = pa.array(survey[some])
-            values = {name: own.take(of) for name, own in told.items()}
-            values["owner"] = owners.take(pa.array(owner[some]))
-            values |= {n: own[some] for n, own in zip(CONTENT[1:], rest, strict=True)}
-            writer.write_table(_content_table(values, len(some)))
+            writer.write_table(whole_rows(contents.take(order[start : start + GROUP_ROWS])))
         made.flush()
         with open(made.name, "rb") as written:
             length = os.fstat(written.fileno()).st_size - len(MAGIC)
@@ -224,14 +175,13 @@ def write(
         writer.close()
 
 
-def _content_table(values: dict[str, Any], length: int) -> pa.Table:
+def whole_rows(contents: pa.Table) -> pa.Table:
+    """Rows about contents in the columns of the format."""
     constant = {"schema": schema.SCHEMA, "record": schema.CONTENT}
-    columns = []
-    for name, kind in schema.COLUMNS.items():
-        if name in constant:
-            columns.append(pa.repeat(pa.scalar(constant[name], kind), length))
-        elif name in values:
-            columns.append(pa.array(values[name], kind))
-        else:
-            columns.append(pa.nulls(length, kind))
+    columns = [
+        contents[name].cast(kind)
+        if name in contents.column_names
+        else pa.repeat(pa.scalar(constant.get(name), kind), len(contents))
+        for name, kind in schema.COLUMNS.items()
+    ]
     return pa.table(columns, schema=schema.ARROW)

@@ -50,7 +50,9 @@ def size_estimate(estimate: Estimate | None) -> str:
     """Bytes with their interval: `2.31 ± 0.02 GiB`, `2.31 (2.28 to 2.40) GiB`."""
     if estimate is None or not estimate.high > estimate.low:
         return size(estimate.value if estimate else None)
-    power = _iec_power(max(abs(estimate.value), estimate.high / 100.0))
+    power = _iec_power(
+        max(abs(estimate.value), estimate.high / (100.0 if estimate.value else 1.0))
+    )
     return _with_interval(estimate.scaled(1024.0**-power), f" {IEC[power]}")
 
 

@@ -24,8 +24,11 @@ OF_RAM = 4
 SLACK = 16
 """An estimate may err by so much before it is not believed."""
 YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
+TEXT_MAX = 1 << 13
 ROUNDED = 1 << 14
 """Bytes to which surveys round what pages take."""
+FILE = "file"
+"""The column of a row's file, where rows of many are checked at once."""
 
 _ESTIMATED = ("pages_distinct", *(f"{of}_{c}" for c in schema.CODECS for of in ("pool", "melded")))
 _NEEDED = {
@@ -68,9 +71,7 @@ class Reason(Enum):
         return made
 
     UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
-    TRUNCATED = "truncated", "cut off"
-    NOT_PARQUET = "not-parquet", "something else than Parquet"
-    DAMAGED = "damaged", "broken: its bytes make no sense"
+    DAMAGED = "damaged", "cut off, broken, or no Parquet"
     VERSION = "version", "another version of the format"
     COLUMNS = "columns", "columns that are missing, or are others"
     ROWS = "rows", "another number of rows than it says"
@@ -109,10 +110,19 @@ def check_values(table: pa.Table) -> None:
         texts = pc.unique(table[name].cast(pa.string()))
         if not pc.all(pc.match_substring_regex(texts, "^[0-9a-f]{32}$"), min_count=0).as_py():
             raise FlawError(f"{name} is not 32 hexadecimal digits")
+    for name in table.column_names:
+        if pa.types.is_string(table[name].type):
+            check_texts(name, table[name])
     _check_range("time", table["time"].cast(pa.int64()), YEAR_2000_US, YEAR_2200_US)
     for name in table.column_names:
         if name in BOUNDS:
             _check_range(name, table[name], *BOUNDS[name])
+
+
+def check_texts(name: str, texts: pa.ChunkedArray | pa.Array) -> None:
+    """No text is longer than any path of a control group."""
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) > TEXT_MAX:
+        raise FlawError(f"{name} has a text of more than {plural(TEXT_MAX, 'byte', 'bytes')}")
 
 
 def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) -> None:
@@ -138,9 +148,11 @@ def machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
     """Which of the machines each row is about."""
     surveys = machines["survey"].cast(pa.string()).combine_chunks()
     found = pc.index_in(rows["survey"].cast(pa.string()), surveys)
-    if found.null_count:
-        raise FlawError("a row is of a survey without a row about its machine")
-    return found.to_numpy()
+    if not found.null_count:
+        at: np.ndarray = found.to_numpy()
+        if (machines[FILE].to_numpy()[at] == rows[FILE].to_numpy()).all():
+            return at
+    raise FlawError("a row is of a survey without a row about its machine")
 
 
 def check_machines(machines: pa.Table) -> None:
