@@ -207,12 +207,7 @@ impl fmt::Display for Finding {
             line += &format!("; {}", self.remedy);
         }
         if let Some(id) = self.id {
-            // Where a file is to blame, it is the one to write it into.
-            let file = match self.place {
-                Some(_) => "",
-                None => " in /etc/zmeld.toml",
-            };
-            line += &format!(" (if it is meant: accept = [\"{id}\"]{file})");
+            line += &format!(" (if it is meant: accept = [\"{id}\"])");
         }
         // Names of files and keys are other people's text.
         f.write_str(&line.replace(char::is_control, "?"))

@@ -17,7 +17,7 @@ impl Unfit {
     pub fn in_words(self) -> Finding {
         let (key, fits) = self.fits;
         self.finding
-            .with(format!("{key} = {fits} in [tunables] of /etc/zmeld.toml"))
+            .with(format!("{key} = {fits} in [tunables]"))
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::{Finding, View};
 use zmeld_observe::applied::AppliedTier;
-use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();
@@ -52,7 +51,8 @@ pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let plan = view.outstanding.plan.iter();
     let stand_ins = plan.flat_map(|plan| &plan.stand_ins);
     let found = stand_ins.filter(|it| is_set_up(&it.tier));
-    found.map(StandIn::finding).collect()
+    let up = view.asked().command("up");
+    found.map(|it| it.finding(&up)).collect()
 }
 
 /// A run that was killed, and nobody carried on.
@@ -67,6 +67,10 @@ fn interrupted(view: &View) -> Option<Finding> {
             "steps of {begun} of {} tiers were begun",
             view.wanted.tiers.len().max(begun)
         ),
-        "zmeld up carries on (zmeld plan says with what), zmeld down takes it back",
+        format!(
+            "{} carries on ({} says with what), zmeld down takes it back",
+            view.asked().command("up"),
+            view.asked().command("plan")
+        ),
     ))
 }

@@ -245,9 +245,10 @@ impl Fit {
         if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
             return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
-        let setting =
-            "the setting of the tool that made it (zram-generator: zram-resident-limit), \
-                       or zmeld up --take-over";
+        let setting = format!(
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), or {}",
+            view.asked().command("up --take-over")
+        );
         if self.size_percent.is_some() {
             let keys: Vec<String> = keys
                 .iter()
