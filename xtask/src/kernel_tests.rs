@@ -420,7 +420,8 @@ impl GuestTest {
         }
         for name in &self.needs.scripts {
             let file = self.subject.folder().join(name);
-            boot.files.push(Addition::file(&format!("/guest/{name}"), &file)?);
+            boot.files
+                .push(Addition::file(&format!("/guest/{name}"), &file)?);
         }
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);

@@ -47,13 +47,13 @@ prepare() {
 		GROUPS_TOP=$GROUPS_TOP/memory
 	}
 	grep -q " $GROUPS_TOP " /proc/mounts || {
-		mkdir -p $GROUPS_TOP
+		mkdir -p "$GROUPS_TOP"
 		case $version in
-		1) mount -t cgroup -o memory none $GROUPS_TOP ;;
-		2) mount -t cgroup2 none $GROUPS_TOP ;;
+		1) mount -t cgroup -o memory none "$GROUPS_TOP" ;;
+		2) mount -t cgroup2 none "$GROUPS_TOP" ;;
 		esac
 	}
-	[ $version = 1 ] || echo +memory >$GROUPS_TOP/cgroup.subtree_control
+	[ $version = 1 ] || echo +memory >"$GROUPS_TOP"/cgroup.subtree_control
 	# zmeld's own devices are beside it.
 	for device in /sys/block/zram*; do
 		[ ! -e "$device" ] || echo "${device##*zram}" >/sys/class/zram-control/hot_remove
@@ -176,13 +176,13 @@ row() {
 
 # group NAME MEMORY SWAP: one that may have so many MiB.
 group() {
-	mkdir $GROUPS_TOP/"$1"
+	mkdir "$GROUPS_TOP/$1"
 	if [ $version = 1 ]; then
-		echo "$2M" >$GROUPS_TOP/"$1"/memory.limit_in_bytes
-		echo $(($2 + $3))M >$GROUPS_TOP/"$1"/memory.memsw.limit_in_bytes
+		echo "$2M" >"$GROUPS_TOP/$1/memory.limit_in_bytes"
+		echo $(($2 + $3))M >"$GROUPS_TOP/$1/memory.memsw.limit_in_bytes"
 	else
-		echo "$2M" >$GROUPS_TOP/"$1"/memory.max
-		echo "$3M" >$GROUPS_TOP/"$1"/memory.swap.max
+		echo "$2M" >"$GROUPS_TOP/$1/memory.max"
+		echo "$3M" >"$GROUPS_TOP/$1/memory.swap.max"
 	fi
 }
 
@@ -472,7 +472,7 @@ raised
 	row group-refused "a group that may have little swap"
 	raised
 }
-rmdir $GROUPS_TOP/small
+rmdir "$GROUPS_TOP/small"
 clean
 
 if [ $version = 2 ]; then
@@ -487,7 +487,7 @@ if [ $version = 2 ]; then
 	kill $pages
 	wait $pages
 	pages=
-	rmdir $GROUPS_TOP/full
+	rmdir "$GROUPS_TOP/full"
 	clean
 fi
 
@@ -553,7 +553,7 @@ if [ -e /guest/earlyoom/usr/bin/earlyoom ]; then
 		mkdir -p /etc/default
 		systemctl enable --now earlyoom.service 2>/dev/null
 	else
-		mkdir -p $GROUPS_TOP/system.slice/earlyoom.service
+		mkdir -p "$GROUPS_TOP"/system.slice/earlyoom.service
 		in_group system.slice/earlyoom.service /guest/earlyoom/usr/bin/earlyoom >/dev/null 2>&1 &
 		pages=$!
 	fi

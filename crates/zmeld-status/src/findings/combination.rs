@@ -30,7 +30,10 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
 fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
-        return view.asked().take_over().and("; zmeld down takes zswap back");
+        return view
+            .asked()
+            .take_over()
+            .and("; zmeld down takes zswap back");
     }
     if view.wanted.zswap().is_some() {
         return match view.is_own(swap) {
@@ -79,7 +82,9 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
-            view.asked().take_over().and("; zmeld down leaves the other alone"),
+            view.asked()
+                .take_over()
+                .and("; zmeld down leaves the other alone"),
         )
     });
     found.collect()
@@ -307,12 +312,11 @@ pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
                 "enabled Y, {} held; /proc/swaps is empty",
                 bytes(zswap.stored_bytes)
             ),
-            Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"])
-                .and(&format!(
-                    ", or swap on a disk: a disk tier in {}, {}",
-                    view.asked().file(),
-                    view.asked().command("up")
-                )),
+            Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(&format!(
+                ", or swap on a disk: a disk tier in {}, {}",
+                view.asked().file(),
+                view.asked().command("up")
+            )),
         )
     })
 }

@@ -1,6 +1,7 @@
 //! What several rules say to do, as commands for this machine.
 
 use super::{Remedy, View};
+use zmeld_linux::groups::Version;
 use zmeld_linux::shell;
 use zmeld_observe::{Services, Swap};
 use zmeld_report::units::bytes;
@@ -42,8 +43,17 @@ impl View<'_> {
     /// How a control group gets a higher limit on this machine, of its memory or of its swap.
     pub(super) fn raise_limit(&self, group: &str, of_swap: bool) -> String {
         let facts = &self.now.facts;
-        let file = facts.limit_file(group, of_swap);
-        let file = file.map_or("its limit".to_owned(), |it| shell::path(&it));
+        let shown = |of_swap: bool| {
+            let file = facts.limit_file(group, of_swap);
+            file.map_or("its limit".to_owned(), |it| shell::path(&it))
+        };
+        let file = match (&facts.groups, of_swap) {
+            // Its limit of memory may not be above that of both together.
+            (Some((Version::One, _)), false) => {
+                format!("{} (where it is there), then {}", shown(true), shown(false))
+            }
+            _ => shown(of_swap),
+        };
         let property = match of_swap {
             true => "MemorySwapMax",
             false => "MemoryMax",

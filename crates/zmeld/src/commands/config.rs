@@ -56,7 +56,12 @@ pub struct FileArgs {
     file: Option<PathBuf>,
 
     /// The same, as other commands take it
-    #[arg(long, value_name = "FILE", conflicts_with = "file", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "file",
+        hide_short_help = true
+    )]
     config: Option<PathBuf>,
 
     /// Read the files of another machine below this directory
