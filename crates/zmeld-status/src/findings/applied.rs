@@ -1,7 +1,7 @@
 //! What was asked for and is not so: the kernel, another tool or a missing module
 //! silently decided otherwise.
 
-use super::{Finding, View};
+use super::{Finding, Remedy, View};
 use zmeld_observe::applied::AppliedTier;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
@@ -40,9 +40,10 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
         "zswap",
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
         format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
-        format!(
-            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the initramfs"
-        ),
+        Remedy::run([format!(
+            "echo {asked} > /sys/module/zswap/parameters/compressor"
+        )])
+        .and("; have its module in the initramfs"),
     ))
 }
 

@@ -147,13 +147,13 @@ pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<F
             bytes(held.memory_used_bytes)
         ),
         match (&device.backing, has_disk) {
-            (Some(_), _) => format!("echo huge > /sys/block/{}/writeback", device.name),
-            (None, true) => {
-                "zswap in front of the disk, which writes such pages there (zmeld plan \
-                             --tier zswap)"
-                    .to_owned()
+            (Some(_), _) => {
+                Remedy::run([format!("echo huge > /sys/block/{}/writeback", device.name)])
             }
-            (None, false) => format!("swap on a disk instead: {MORE}"),
+            (None, true) => "zswap in front of the disk, which writes such pages there (zmeld \
+                             plan --tier zswap)"
+                .into(),
+            (None, false) => format!("swap on a disk instead: {MORE}").into(),
         },
     ))
 }
