@@ -100,10 +100,11 @@ impl Remedy {
         Remedy { words, ..self }
     }
 
-    /// The same with what they are for in front; where they are several, they follow by themselves.
+    /// The same with what it is for in front; where there are several commands, they follow by
+    /// themselves.
     pub fn that(self, words: &str) -> Remedy {
-        let words = match &self.commands[..] {
-            [one] => format!("{words}: {one}"),
+        let words = match self.commands.len() {
+            0 | 1 => format!("{words}: {}", self.words),
             _ => words.to_owned(),
         };
         self.said(words)

@@ -39,7 +39,10 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     Some(Finding::of_machine(
         "zswap",
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
-        format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
+        format!(
+            "zswap.compressor={asked}, and zswap has {}",
+            zswap.compressor
+        ),
         Remedy::run([format!(
             "echo {asked} > /sys/module/zswap/parameters/compressor"
         )])
