@@ -201,6 +201,8 @@ struct GuestNeeds {
     programs: Vec<String>,
     /// Programs of tests of zmeld-setup.
     tests: Vec<String>,
+    /// Scripts beside it, which it takes in.
+    scripts: Vec<String>,
     packages: Vec<String>,
 }
 
@@ -232,6 +234,7 @@ fn needs(script: &str) -> Result<Option<GuestNeeds>> {
             Some(("disk", mib)) => needs.disks.push(mib.parse().with_context(unknown)?),
             Some(("program", name)) => needs.programs.push(name.to_owned()),
             Some(("test", name)) => needs.tests.push(name.to_owned()),
+            Some(("script", name)) => needs.scripts.push(name.to_owned()),
             Some(("packages", value)) => needs.packages = names(value),
             _ => {
                 let flag = FLAGS.iter().find(|flag| **flag == word);
@@ -414,6 +417,11 @@ impl GuestTest {
             let program = stripped(log, &rust_tests::test_program(log, name)?)?;
             let place = format!("/guest/{name}");
             boot.files.push(Addition::file(&place, &program)?);
+        }
+        for name in &self.needs.scripts {
+            let file = self.subject.folder().join(name);
+            boot.files
+                .push(Addition::file(&format!("/guest/{name}"), &file)?);
         }
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);

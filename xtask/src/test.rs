@@ -63,11 +63,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut partial = Vec::new();
     if !options.only.is_empty() {
         partial.push(format!("only what begins with {}", options.only.join(", ")));
-        let known: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
-        steps.retain(|step| options.only.iter().any(|name| step.name.starts_with(name)));
-        if steps.is_empty() {
-            bail!("no step has that name: {}", known.join(", "));
+        let known: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        let is_known = |name: &&String| known.iter().any(|it| it.starts_with(name.as_str()));
+        if let Some(wrong) = options.only.iter().find(|it| !is_known(it)) {
+            let nearest = zmeld_config::choices(wrong, &known);
+            bail!("no step is called {wrong}: {nearest} (--list names all, with --long more)");
         }
+        steps.retain(|step| options.only.iter().any(|name| step.name.starts_with(name)));
     }
     if options.list {
         for step in &steps {

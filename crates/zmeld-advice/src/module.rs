@@ -96,16 +96,14 @@ pub fn why_no_zmeld(host: &Host, kernel: &str) -> (String, String) {
     if !host.exists(format!("/lib/modules/{kernel}/build/Makefile")) {
         return (
             format!("DKMS built none for {kernel}, whose headers are not installed"),
-            format!(
-                "install linux-headers-{kernel} (kernel-devel-{kernel} on Fedora), then zmeld up"
-            ),
+            format!("install linux-headers-{kernel} (kernel-devel-{kernel} on Fedora)"),
         );
     }
     (
         format!("DKMS has built none for {kernel}"),
         format!(
-            "dkms autoinstall -k {kernel}, then zmeld up; why a build failed is in \
-             /var/lib/dkms/zmeld/*/build/make.log"
+            "dkms autoinstall -k {kernel} (why a build failed is in \
+             /var/lib/dkms/zmeld/*/build/make.log)"
         ),
     )
 }

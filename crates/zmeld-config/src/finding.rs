@@ -100,10 +100,11 @@ impl Remedy {
         Remedy { words, ..self }
     }
 
-    /// The same with what they are for in front; where they are several, they follow by themselves.
+    /// The same with what it is for in front; where there are several commands, they follow by
+    /// themselves.
     pub fn that(self, words: &str) -> Remedy {
-        let words = match &self.commands[..] {
-            [one] => format!("{words}: {one}"),
+        let words = match self.commands.len() {
+            0 | 1 => format!("{words}: {}", self.words),
             _ => words.to_owned(),
         };
         self.said(words)
@@ -207,12 +208,7 @@ impl fmt::Display for Finding {
             line += &format!("; {}", self.remedy);
         }
         if let Some(id) = self.id {
-            // Where a file is to blame, it is the one to write it into.
-            let file = match self.place {
-                Some(_) => "",
-                None => " in /etc/zmeld.toml",
-            };
-            line += &format!(" (if it is meant: accept = [\"{id}\"]{file})");
+            line += &format!(" (if it is meant: accept = [\"{id}\"])");
         }
         // Names of files and keys are other people's text.
         f.write_str(&line.replace(char::is_control, "?"))
@@ -352,13 +348,24 @@ impl std::error::Error for ConfigError {}
 mod tests {
     use super::*;
 
+    fn file(name: &str) -> String {
+        let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        std::fs::read_to_string(std::path::Path::new(top).join(name)).unwrap()
+    }
+
+    #[test]
+    fn what_to_do_is_done_of_every_finding_or_it_is_said_why_not() {
+        let rows = file("crates/zmeld-setup/tests/guest/remedies.sh");
+        let starts = |with: &str| rows.lines().any(|it| it.trim_start().starts_with(with));
+        for id in FindingId::ALL {
+            let has_row = starts(&format!("row {id} "));
+            assert!(has_row != starts(&format!("# {id}: ")), "{id}");
+        }
+    }
+
     #[test]
     fn the_manual_has_every_name() {
-        let page = |name: &str| {
-            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-            std::fs::read_to_string(std::path::Path::new(docs).join(name)).unwrap()
-        };
-        let (of_files, of_machines) = (page("configuration.md"), page("status.md"));
+        let (of_files, of_machines) = (file("docs/configuration.md"), file("docs/status.md"));
         for id in FindingId::ALL {
             let row = format!("\n| `{id}` | ");
             assert!(

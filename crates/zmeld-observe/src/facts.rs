@@ -22,6 +22,8 @@ pub enum Services {
 pub struct Facts {
     /// What starts services.
     pub services: Services,
+    /// zmeld's units that are installed or exported; its generator makes others.
+    pub units: Vec<String>,
     /// Where the memory controller's groups are, and whose files they have.
     pub groups: Option<(Version, PathBuf)>,
 }
@@ -30,7 +32,14 @@ impl Facts {
     /// Those of a machine; what cannot be read is not there.
     pub fn read(host: &Host) -> Facts {
         let hierarchy = Hierarchy::find(host).ok().flatten();
+        let folders = ["/etc/systemd/system", "/usr/lib/systemd/system"];
+        let mut units: Vec<String> = folders
+            .iter()
+            .flat_map(|it| host.list(it).unwrap_or_default())
+            .collect();
+        units.retain(|name| name.starts_with("zmeld"));
         Facts {
+            units,
             services: match () {
                 _ if host.exists("/run/systemd/system") => Services::Systemd,
                 _ if host.exists("/run/openrc") => Services::OpenRc,

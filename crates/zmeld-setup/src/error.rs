@@ -70,13 +70,13 @@ pub enum Error {
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \
          what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
-         them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
+         them, or force it (--force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
     /// What control groups have in swap could not be looked at.
     #[error(
         "{source}, so that nobody can tell whether what is in swap fits back into control groups: \
-         try again, or force it (zmeld down --force)"
+         try again, or force it (--force)"
     )]
     GroupsUnread { source: HostError },
     /// What a plan warns of is to be changed or accepted.

@@ -248,7 +248,7 @@ pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::NoRoomInGroup {
             groups,
-            way_out: "raise the limit, end the program, or zmeld up --force (zmeld down --force)",
+            way_out: "raise the limit, end the program, or force it (--force)",
         }),
     }
 }

@@ -21,9 +21,50 @@ use zmeld_setup::plan::{in_plain, Group, Plan, Refused};
 use zmeld_setup::step::{Record, Step};
 use zmeld_setup::Error;
 
+/// The configuration that was asked about, as a way out names it.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// The file that was named for it, which then counts alone; else the machine's own.
+    named: Option<PathBuf>,
+}
+
+impl Asked {
+    pub(crate) fn of(named: Option<&Path>) -> Asked {
+        let named = named.map(Path::to_owned);
+        Asked { named }
+    }
+
+    /// Whether a file was named, which has no drop-ins and is in force after no boot.
+    pub(crate) fn is_named(&self) -> bool {
+        self.named.is_some()
+    }
+
+    /// The file, for a shell.
+    pub(crate) fn file(&self) -> String {
+        let named = self.named.as_deref();
+        shell::path(named.unwrap_or(Path::new("/etc/zmeld.toml")))
+    }
+
+    /// A command of zmeld's that reads it.
+    pub(crate) fn command(&self, command: &str) -> String {
+        match self.is_named() {
+            true => format!("zmeld {command} --config {}", self.file()),
+            false => format!("zmeld {command}"),
+        }
+    }
+
+    /// How zmeld's tiers get the place of another tool's.
+    pub(crate) fn take_over(&self) -> Remedy {
+        let plan = self.command("plan --take-over");
+        Remedy::run([self.command("up --take-over")]).and(&format!(
+            " puts zmeld's in its place ({plan} says with what)"
+        ))
+    }
+}
+
 /// What is asked for: by the file, see [`Config::completed`]; without tiers there, those of the
 /// last `zmeld up` count.
-fn asked(file: &Config, applied: Option<&Applied>) -> Config {
+fn wanted(file: &Config, applied: Option<&Applied>) -> Config {
     let is_file = *file != Config::default();
     match applied.filter(|it| !is_file || it.config.says_of_tiers()) {
         Some(applied) => file.clone().completed(applied.config.clone()),
@@ -47,8 +88,8 @@ pub struct Outstanding {
     pub remedy: Remedy,
     /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
     pub is_by_file: bool,
-    /// The file that was named for it, which then counts alone.
-    pub named: Option<PathBuf>,
+    /// Where that stands.
+    pub asked: Asked,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
@@ -73,9 +114,17 @@ impl Outstanding {
         }
     }
 
-    /// Compares a machine with its configuration; nothing is compared where its journal or
-    /// its file (none) cannot be read, or where nothing is asked for.
-    pub fn read(host: &Host, file: Option<&Config>) -> Outstanding {
+    /// Compares a machine with its configuration, and that of the file that was named for it;
+    /// nothing is compared where its journal or its file (none) cannot be read, or where nothing
+    /// is asked for.
+    pub fn read(host: &Host, file: Option<&Config>, named: Option<&Path>) -> Outstanding {
+        Outstanding {
+            asked: Asked::of(named),
+            ..Outstanding::compared(host, file, &Asked::of(named))
+        }
+    }
+
+    fn compared(host: &Host, file: Option<&Config>, asked: &Asked) -> Outstanding {
         let host = &host.without_commands();
         let state = State::read(host).and_then(|state| {
             let state = state.filter(|state| !state.records.is_empty());
@@ -94,7 +143,7 @@ impl Outstanding {
                 }
             }
         };
-        let wanted = asked(file.unwrap_or(&empty), applied.as_ref());
+        let wanted = wanted(file.unwrap_or(&empty), applied.as_ref());
         if file.is_none() {
             return Outstanding {
                 applied,
@@ -126,18 +175,18 @@ impl Outstanding {
             }
         }
         let plan = plan.ok();
-        let remedy = match made_anew(host, applied.as_ref()) {
+        let remedy = match made_anew(host, applied.as_ref(), asked) {
             Some(remedy) => remedy,
-            None => remedy(plan.as_ref().filter(|_| !look.is_refused)),
+            None => remedy(plan.as_ref().filter(|_| !look.is_refused), asked),
         };
         Outstanding {
             changes: look.changes,
             remedy,
             is_by_file: file.is_some_and(Config::says_of_tiers),
-            named: None,
+            asked: Asked::default(),
             is_watched,
             is_guarded,
-            in_plain: not_encrypted(host, &wanted, &not_planned, plan.as_ref()),
+            in_plain: not_encrypted(host, &wanted, &not_planned, plan.as_ref(), asked),
             plan,
             guard: guarding(host, &wanted),
             wanted,
@@ -159,29 +208,31 @@ impl Outstanding {
 }
 
 /// What carries out a plan. Whether pages fit back is known once it is to be.
-fn remedy(plan: Option<&Plan>) -> Remedy {
-    const REFUSED: &str = "zmeld plan says why zmeld up refuses it";
+fn remedy(plan: Option<&Plan>, asked: &Asked) -> Remedy {
+    let (says, up) = (asked.command("plan"), asked.command("up"));
+    let refused = || format!("{says} says why {up} refuses it").into();
     let Some(plan) = plan else {
-        return REFUSED.into();
+        return refused();
     };
     // Without tiers in the file zmeld up takes one that suits the machine.
     if plan.config.tiers.is_empty() && !plan.machine.compressed.is_empty() {
-        return take_over();
+        return asked.take_over();
     }
-    let refused = plan.problems.iter();
-    let mut refused = refused.filter(|it| it.severity == Severity::Critical);
+    let errors = plan.problems.iter();
+    let mut errors = errors.filter(|it| it.severity == Severity::Critical);
     let is_beside = |id| matches!(id, FindingId::SecondDevice | FindingId::ZramWithZswap);
-    match refused.clone().all(|it| it.id.is_some_and(is_beside)) {
-        false => REFUSED.into(),
-        true if refused.next().is_some() => take_over(),
-        true if plan.leaving.is_empty() => Remedy::run(["zmeld up"]),
-        true => Remedy::run(["zmeld up"])
-            .and(", once zmeld plan says that what is swapped out fits back"),
+    match errors.clone().all(|it| it.id.is_some_and(is_beside)) {
+        false => refused(),
+        true if errors.next().is_some() => asked.take_over(),
+        true if plan.leaving.is_empty() => Remedy::run([up]),
+        true => Remedy::run([up]).and(&format!(
+            ", once {says} says that what is swapped out fits back"
+        )),
     }
 }
 
 /// A device of zmeld's that somebody else made a swap area anew: it leaves that first.
-fn made_anew(host: &Host, applied: Option<&Applied>) -> Option<Remedy> {
+fn made_anew(host: &Host, applied: Option<&Applied>, asked: &Asked) -> Option<Remedy> {
     let lost = applied?.tiers.iter().filter(|tier| tier.lost.is_some());
     let devices = lost.filter_map(|tier| Some(Path::new("/dev").join(tier.device.as_ref()?)));
     let on = devices.filter_map(|path| host.swap_on(&path).ok()?);
@@ -189,15 +240,9 @@ fn made_anew(host: &Host, applied: Option<&Applied>) -> Option<Remedy> {
         .map(|area| format!("swapoff {}", shell::path(&area.path)))
         .collect();
     (!commands.is_empty()).then(|| {
-        commands.push("zmeld up".to_owned());
+        commands.push(asked.command("up"));
         Remedy::run(commands)
     })
-}
-
-/// How zmeld's tiers get the place of another tool's.
-pub(crate) fn take_over() -> Remedy {
-    Remedy::run(["zmeld up --take-over"])
-        .and(" puts zmeld's in its place (zmeld plan --take-over says with what)")
 }
 
 fn not_encrypted(
@@ -205,6 +250,7 @@ fn not_encrypted(
     config: &Config,
     not_planned: &Refused,
     plan: Option<&Plan>,
+    asked: &Asked,
 ) -> Vec<Finding> {
     let refused = |tier: &Tier| {
         let group = Group::of_tier(tier.name.as_str());
@@ -226,7 +272,7 @@ fn not_encrypted(
                 tier.name.as_str(),
                 "its pages are to be encrypted, and are written as they are",
                 format!("{shown} is swapped to without encryption"),
-                encrypted_instead(&path, refused(tier)),
+                encrypted_instead(&path, refused(tier), asked),
             )
         })
     });
@@ -235,16 +281,17 @@ fn not_encrypted(
 
 /// Has what is swapped to as it is encrypted, where the plan refuses it for that alone: nothing
 /// would be swapped to else.
-fn encrypted_instead(path: &Path, refused: Option<String>) -> Remedy {
+fn encrypted_instead(path: &Path, refused: Option<String>, asked: &Asked) -> Remedy {
     let plain = in_plain(path).to_string();
+    let up = asked.command("up");
     if let Some(other) = refused.filter(|it| *it != plain) {
-        return format!("leave it on until zmeld up can encrypt it: {other}").into();
+        return format!("leave it on until {up} can encrypt it: {other}").into();
     }
     let area = shell::path(path);
     let commands = [
         format!("swapoff {area}"),
         format!("wipefs --all {area}"),
-        "zmeld up".to_owned(),
+        up,
     ];
     let words = commands.join(", ");
     let words = format!("take {area} out of what switches it on (/etc/fstab), then {words}");

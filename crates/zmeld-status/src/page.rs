@@ -15,9 +15,8 @@ use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
-use crate::findings::remedy::about_file;
 use crate::findings::{findings as find, Finding, FindingId, Severity};
-use crate::outstanding::Outstanding;
+use crate::outstanding::{Asked, Outstanding};
 
 /// The JSON of `zmeld.status/1`.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -47,22 +46,12 @@ impl Status {
     /// with that; and the file that was named for it, where one was.
     pub fn read(host: &Host, config: Result<&Config, String>, named: Option<&Path>) -> Status {
         // What is wrong in the file is asked for by nobody.
-        let outstanding = Outstanding {
-            named: named.map(Path::to_owned),
-            ..Outstanding::read(host, config.as_ref().ok().copied())
-        };
+        let outstanding = Outstanding::read(host, config.as_ref().ok().copied(), named);
         let observation = Observation::read(host, rustix::param::page_size() as u64);
         let tiers = observation.named_tiers(outstanding.applied.as_ref());
         let mut findings = find(&observation, &outstanding);
         if let Err(why) = &config {
-            let found = unread(why);
-            findings.insert(
-                0,
-                match named {
-                    None => found,
-                    Some(file) => about_file(found, file),
-                },
-            );
+            findings.insert(0, unread(why, &outstanding.asked));
         }
         Status {
             accounting: observation.accounting(),
@@ -78,12 +67,12 @@ impl Status {
 }
 
 /// Nothing of what the file asks for is set up, watched or compared.
-fn unread(why: &str) -> Finding {
+fn unread(why: &str, asked: &Asked) -> Finding {
     Finding::of_machine(
         "configuration",
         "it cannot be used: at the next boot, and at the next zmeld up, nothing of it counts",
         why,
-        "zmeld config check names each mistake",
+        format!("{} names each mistake", asked.command("config check")),
     )
     .of(FindingId::ConfigurationUnread)
 }

@@ -247,14 +247,14 @@ fn finish(
     if ended.code != Some(0) {
         return match (ended.code, workload) {
             // It could not even be started.
-            (Some(126 | 127), Workload::Command(command)) => {
-                Err(Error::Missing(match &command.package {
-                    Some(package) => {
-                        format!("{} is not installed: install {package}", command.command[0])
-                    }
-                    None => what(),
-                }))
-            }
+            (Some(126 | 127), Workload::Command(command)) => Err(match &command.package {
+                Some(package) => Error::Missing(format!(
+                    "{} is not installed: install {package}",
+                    command.command[0]
+                )),
+                // Whoever named it may have written it wrongly.
+                None => Error::Workload(what()),
+            }),
             _ => {
                 let end = describe_end(ended);
                 Ok(Err(Outcome::Failed(format!("{end}, {}", what()))))

@@ -9,7 +9,7 @@ use super::expression::Failure;
 use super::ini::{self, get, Rules, Section, Sections};
 use super::others::mask_of_generator;
 use super::{expression, lines, Imported, Line, Tool};
-use zmeld_config::{DiskSwap, Source};
+use zmeld_config::{DiskSwap, Location, Source};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -155,12 +155,13 @@ fn device(zram: &Section, by_default: &Line, into: &mut Imported) -> Section {
 }
 
 /// A size as zram-generator's arithmetic has it, and the line that says it: a fixed one,
-/// or a multiple of RAM up to a limit, which an empty value takes away.
+/// or a multiple of RAM up to a limit, which an empty value takes away. What is negative is a
+/// number to its scripts, too, of which nothing comes.
 fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, Line) {
     if let Some((value, line)) = get(section, "FixedSizeMiB").filter(|(value, _)| !value.is_empty())
     {
-        match value.parse::<u32>() {
-            Ok(mebibytes) => return (mebibytes.to_string(), line.clone()),
+        match value.parse::<i64>() {
+            Ok(mebibytes) => return (mebibytes.max(0).to_string(), line.clone()),
             Err(_) => into.left(line, "it is no number of MiB, and rpi-swap passes it over"),
         }
     }
@@ -176,8 +177,8 @@ fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, L
     }
     let mut limit = Some(2048);
     if let Some((value, line)) = get(section, "MaxSizeMiB") {
-        match value.parse::<u32>() {
-            Ok(mebibytes) => (limit, said) = (Some(mebibytes), line),
+        match value.parse::<i64>() {
+            Ok(mebibytes) => (limit, said) = (Some(mebibytes.max(0)), line),
             Err(_) if value.is_empty() => (limit, said) = (None, line),
             Err(_) => {
                 into.left(line, "it is no number of MiB, and rpi-swap takes no limit");
@@ -205,7 +206,7 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         Err(Failure::Wrong(why) | Failure::Unknown(why)) => return into.left(&line, &why),
     };
     // A fixed size is not held against what is free.
-    let is_fixed = text.parse::<u32>().is_ok();
+    let is_fixed = text.parse::<i64>().is_ok();
     let share = get(file, "MaxDiskPercent").map_or(("50", by_default), |found| found);
     if !is_fixed && !share.0.is_empty() {
         let why = format!(
@@ -215,13 +216,18 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         );
         into.left(share.1, &why);
     }
-    let source = Source::File {
-        path: PathBuf::from(path),
-        size: Some(found.size),
+    let source = match path.starts_with("/dev/") {
+        true if is_fixed => Source::Device(Location::Path(PathBuf::from(path))),
+        true => return into.left(&line, "rpi-swap swaps to a device only with a FixedSizeMiB"),
+        false => Source::File {
+            path: PathBuf::from(path),
+            size: Some(found.size),
+        },
     };
     let disk = DiskSwap {
+        // A device is taken as it is.
+        format: matches!(source, Source::File { .. }),
         source,
-        format: true,
         ..DiskSwap::default()
     };
     let comment = get(file, "Path").map_or(by_default, |(_, line)| line);

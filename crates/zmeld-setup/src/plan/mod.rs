@@ -54,9 +54,13 @@ impl Done {
         }
     }
 
-    /// What a record tells of.
+    /// What a record tells of, with what was there before: that is there again where it is undone.
     pub fn of(record: &Record) -> Done {
-        Done::new(&record.group, &record.step)
+        let mut done = Done::new(&record.group, &record.step);
+        if let (Step::SetValue(_), Some(before)) = (&record.step, &record.before) {
+            done.words += &format!(" ({before} before)");
+        }
+        done
     }
 }
 
@@ -328,7 +332,7 @@ impl Plan {
         let told = stand_ins.iter().filter(|_| !is_meant);
         let told = told.map(|it| Finding {
             about: format!("tier.{}.kind", it.tier),
-            ..it.finding()
+            ..it.finding("zmeld up")
         });
         let problems = told.collect();
         let mut draft = Draft {

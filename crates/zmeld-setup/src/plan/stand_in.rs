@@ -31,7 +31,7 @@ pub struct StandIn {
     pub has: &'static str,
     /// Why, a sentence.
     pub why: String,
-    /// What brings about what was asked for.
+    /// What brings about what was asked for, before the next `zmeld up`.
     pub way_out: String,
 }
 
@@ -44,10 +44,11 @@ impl StandIn {
         )
     }
 
-    /// What is said of it, of the tier.
-    pub fn finding(&self) -> Finding {
+    /// What is said of it, of the tier; `up`: the command that sets it up then.
+    pub fn finding(&self, up: &str) -> Finding {
         let what = format!("a {} device stands in for {}", self.has, self.asked);
-        let (why, way_out) = (self.why.as_str(), self.way_out.as_str());
+        let why = self.why.as_str();
+        let way_out = format!("{}, then {up}", self.way_out);
         Finding {
             severity: Severity::Warning,
             ..Finding::of_machine(self.tier.as_str(), what, why, way_out).of(FindingId::StandIn)
@@ -115,7 +116,7 @@ fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(St
             let said = state?.refused.as_ref()?;
             Some((
                 format!("the kernel did not take zmeld.ko ({said})"),
-                "when that is mended (docs/secure-boot.md): zmeld down, then zmeld up".to_owned(),
+                "when that is mended (docs/secure-boot.md): zmeld down".to_owned(),
             ))
         }
     }

@@ -384,7 +384,7 @@ impl Machine {
     }
 
     pub fn outstanding(&self, text: &str) -> Outstanding {
-        Outstanding::read(&self.host(), Some(&config(text)))
+        Outstanding::read(&self.host(), Some(&config(text)), None)
     }
 
     /// What a check of that configuration says besides.

@@ -1,12 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.1,6.12 memory=512 disk=448 program=jq program=wipefs program=mkfs.ext4 program=cryptsetup program=blkid program=bash
+# guest: kernel=um,6.1,6.12 packages=earlyoom memory=512 disk=448 groups-v1=6.1 load program=jq program=wipefs program=mkfs.ext4 program=cryptsetup program=blkid program=bash
 #
 # What `zmeld status` says to do, done. A row makes a state, in which a finding has to be; its
 # commands are run as they are printed. Then it is gone, no other has come, the areas that are
 # left have the place that they had, and memory that was swapped out is as it was. Where no
-# command can be given, the row says so, and words have to stand in its place.
+# command can be given, the row says so, and words have to stand in its place. `boot-remedies`
+# runs the same rows where systemd started the machine.
+#
+# Each finding has a row here, or a line that says why it has none:
+#
+# readable-copy: a warning of a configuration, which status does not look for
+# unstable-name: a warning of a configuration, which status does not look for
+# verify-mismatch: takes memory that is damaged; the driver of zmeld.ko has its tests
+# encode-errors: takes a codec that errs; zword.ko has its tests
+# duplicates-unused: takes zmeld.ko; the guest test driver finds it
+# zvol: takes ZFS, which no kernel here has
+# pressure: takes a minute in which a fifth is waited, which depends on the machine that runs this
 
 # shellcheck source-path=SCRIPTDIR source=../../../../store/kmod/tests/guest.sh
 . /guest/guest.sh
@@ -24,16 +35,28 @@ prepare() {
 	mkdir -p /etc /var/lib
 	: >>/etc/fstab
 	if [ "$WORK" = /mnt ]; then
-		for disk in /dev/vda /dev/ubda; do
+		for disk in /dev/disk/by-id/virtio-disk0 /dev/vda /dev/ubda; do
 			[ ! -b $disk ] || break
 		done
 		mkdir -p /mnt
 		mkfs.ext4 -q -F "$disk" && mount -t ext4 "$disk" /mnt || exit 1
 	fi
-	grep -q ' /sys/fs/cgroup ' /proc/mounts || {
-		mkdir -p /sys/fs/cgroup
-		mount -t cgroup2 none /sys/fs/cgroup
+	version=2
+	! grep -q unified_cgroup_hierarchy=0 /proc/cmdline || {
+		version=1
+		GROUPS_TOP=$GROUPS_TOP/memory
 	}
+	grep -q " $GROUPS_TOP " /proc/mounts || {
+		case $version in
+		1)
+			mount -t tmpfs none /sys/fs/cgroup
+			mkdir "$GROUPS_TOP"
+			mount -t cgroup -o memory none "$GROUPS_TOP"
+			;;
+		2) mount -t cgroup2 none "$GROUPS_TOP" ;;
+		esac
+	}
+	[ $version = 1 ] || echo +memory >"$GROUPS_TOP"/cgroup.subtree_control
 	# zmeld's own devices are beside it.
 	for device in /sys/block/zram*; do
 		[ ! -e "$device" ] || echo "${device##*zram}" >/sys/class/zram-control/hot_remove
@@ -49,10 +72,13 @@ found() {
 	jq -r '.findings[] | .id + " " + .subject' /tmp/status.json | sort -u
 }
 
-# held MIB: a program whose memory was swapped out, as far as there is room: $pages.
+# held MIB [COMMAND...]: a program whose memory was swapped out, as far as there is room: $pages.
+# The command starts it.
 held() {
 	rm -f /tmp/enough /tmp/out
-	/guest/pages swap "$1" 0 "$SEED" 0 1 1 ': >/tmp/out; until [ -e /tmp/enough ]; do sleep 0.1; done' &
+	size=$1
+	shift
+	"$@" /guest/pages swap "$size" 0 "$SEED" 0 1 1 ': >/tmp/out; until [ -e /tmp/enough ]; do sleep 0.1; done' &
 	pages=$!
 	within 100 test -e /tmp/out
 }
@@ -152,6 +178,31 @@ row() {
 	fi
 	[ -n "$nothing_swapped" ] || ok "$what: something is still swapped to" [ -n "$(areas)" ]
 	printf '%s | %s | %s | %s\n' "$1" "$2" "$(paste -sd';' /tmp/commands)" "$result" >>$TABLE
+}
+
+# group NAME MEMORY SWAP: one that may have so many MiB.
+group() {
+	mkdir "$GROUPS_TOP/$1"
+	if [ $version = 1 ]; then
+		echo "$2M" >"$GROUPS_TOP/$1/memory.limit_in_bytes"
+		echo $(($2 + $3))M >"$GROUPS_TOP/$1/memory.memsw.limit_in_bytes"
+	else
+		echo "$2M" >"$GROUPS_TOP/$1/memory.max"
+		echo "$3M" >"$GROUPS_TOP/$1/memory.swap.max"
+	fi
+}
+
+# in_group NAME COMMAND...: which the kernel may end.
+in_group() {
+	sh -c "echo 0 >/proc/self/oom_score_adj; echo \$\$ >$GROUPS_TOP/$1/cgroup.procs; shift; exec \"\$@\"" sh "$@"
+}
+
+# raised: the limits that the words name take twice what they have.
+raised() {
+	for limit in $(echo "$words" | grep -o '/sys/fs/cgroup/[^ ,;]*/memory\.[a-z_.]*'); do
+		case $limit in *.procs) continue ;; esac
+		ok "$what: $limit can be raised" sh -c "echo $(($(cat "$limit") * 2)) >$limit"
+	done
 }
 
 # same_order: of the areas, as before the row's commands.
@@ -416,6 +467,157 @@ fast 'size = "64MiB"'
 echo 'tier = 4' >/etc/zmeld.toml
 row configuration-unread "a configuration that is wrong"
 clean
+
+# Control groups at their limits: how far they are to be raised, somebody has to choose.
+file swap 64
+group small 24 8
+in_group small /guest/pages swap 64 1 "$SEED" 0 >/dev/null 2>&1
+row group-oom-kills "a group whose programs need more than it may have"
+raised
+rmdir "$GROUPS_TOP/small"
+clean
+
+# Version 1 does not tell what a group has in swap.
+if [ $version = 2 ]; then
+	file swap 64
+	group little 200 8
+	in_group little /guest/pages swap 40 0 "$SEED" 0 1 1 true >/dev/null
+	row group-refused "a group that may have little swap"
+	raised
+	rmdir "$GROUPS_TOP/little"
+	clean
+
+	file swap 64
+	group full 200 26
+	held 25 in_group full
+	row near-limit "a group that has nearly all its swap"
+	raised
+	none_of near-limit
+	given_back
+	rmdir "$GROUPS_TOP/full"
+	clean
+fi
+
+# The machine itself; this program is the one that the kernel ends.
+file swap 64
+sh -c 'echo 1000 >/proc/self/oom_score_adj; exec /guest/load leak 1 1000' 2>/dev/null
+row oom-kills "a machine that ended a program"
+clean
+
+# Pages that do not get smaller.
+stale=20
+zram 64M --priority 100
+stale=
+row incompressible "zram of another, whose pages do not compress"
+clean
+
+# A device that writes back, and nothing says when.
+zram_of_disk() {
+	(umask 077 && truncate -s 64M "$WORK/swap-backing")
+	loop=$(losetup -f)
+	losetup "$loop" "$WORK/swap-backing"
+	number=$(cat /sys/class/zram-control/hot_add)
+	device=/dev/zram$number
+	SYS=/sys/block/zram$number
+	echo "$loop" >"$SYS/backing_dev"
+	echo 64M >"$SYS/disksize"
+	[ "$1" = 0 ] || dd if=/dev/urandom of="$device" bs=1M seek=40 count="$1" conv=fsync 2>/dev/null
+	mkswap "$device" >/dev/null
+	swapon --priority 100 "$device"
+}
+
+zram_of_disk 20
+row incompressible "zram of another with a backing device"
+clean
+losetup -d "$loop"
+zram_of_disk 0
+row unused-rule "zram of another with a backing device, and no rule"
+clean
+losetup -d "$loop"
+
+# Below layers that pass no discards.
+number=$(cat /sys/class/zram-control/hot_add)
+echo 64M >"/sys/block/zram$number/disksize"
+head -c 32 /dev/urandom | cryptsetup open --type plain --cipher aes-xts-plain64 --key-size 256 \
+	--key-file - "/dev/zram$number" swap-hidden
+mkswap /dev/mapper/swap-hidden >/dev/null
+swapon /dev/mapper/swap-hidden
+row discard-blocked "swap on dm-crypt on zram"
+swapoff /dev/mapper/swap-hidden
+cryptsetup close swap-hidden
+clean
+
+fast 'size = "64MiB"\nmemory_limit = "64MiB"\n[watch.reclaim]\ngroups = ["/apps.slice"]'
+row no-watch "a rule that nobody carries out"
+clean
+
+# Another that ends programs, as its package has it.
+if [ -e /guest/earlyoom/usr/bin/earlyoom ]; then
+	fast 'size = "64MiB"\nmemory_limit = "64MiB"\n[watch.guard]\nend = ["/apps.slice"]'
+	if [ -e /run/systemd/system ]; then
+		cp /guest/earlyoom/usr/bin/earlyoom /usr/bin/
+		cp "$(find /guest/earlyoom -name earlyoom.service)" /etc/systemd/system/
+		mkdir -p /etc/default
+		systemctl enable --now earlyoom.service 2>/dev/null
+	else
+		mkdir -p "$GROUPS_TOP"/system.slice/earlyoom.service
+		in_group system.slice/earlyoom.service /guest/earlyoom/usr/bin/earlyoom >/dev/null 2>&1 &
+		pages=$!
+	fi
+	row two-guards "earlyoom beside the guard"
+	[ -z "$pages" ] || kill $pages
+	pages=
+	clean
+else
+	skip "two-guards" "earlyoom cannot be had"
+fi
+
+DAMON=/sys/module/damon_reclaim/parameters/enabled
+if [ -e $DAMON ]; then
+	echo Y >$DAMON
+	fast 'size = "64MiB"\nmemory_limit = "64MiB"\n[watch.reclaim]\ngroups = ["/apps.slice"]'
+	row two-reclaimers "DAMON beside the rule"
+	echo N >$DAMON
+	clean
+else
+	skip "two-reclaimers" "no DAMON in this kernel"
+fi
+
+printf '[tier.fast]\nkind = "zmeld"\nsize = "64MiB"\nmemory_limit = "64MiB"\n' >/etc/zmeld.toml
+zmeld up --no-scan >/dev/null 2>&1
+row stand-in "zmeld's own driver, which is not installed"
+clean
+
+# What the kernel's command line says is put in its place: this kernel was not booted with it.
+said_at_boot() {
+	echo "$(cat /proc/cmdline) $1" >/tmp/cmdline
+	mount --bind /tmp/cmdline /proc/cmdline
+}
+
+file swap 320
+other=$(grep -oE '^name *: (zstd|lz4|deflate|lzo)$' /proc/crypto | sed 's/.*: //' |
+	grep -vx "$(cat $zswap/compressor)" | head -n 1)
+if [ -n "$other" ]; then
+	was_compressor=$(cat $zswap/compressor)
+	said_at_boot "zswap.compressor=$other"
+	echo Y >$zswap/enabled
+	row zswap-compressor "zswap with another compressor than the command line names"
+	umount /proc/cmdline
+	echo "$was_compressor" >$zswap/compressor
+else
+	skip "zswap-compressor" "this kernel has one compressor at work"
+fi
+clean
+
+if grep -qs disk /sys/power/state; then
+	zram 64M --priority 100
+	said_at_boot "resume=$disk"
+	row hibernation "a machine that resumes from what is no swap"
+	umount /proc/cmdline
+	clean
+else
+	skip "hibernation" "this kernel does not hibernate"
+fi
 
 sed 's/^/# | /' $TABLE
 end

@@ -1,9 +1,8 @@
 //! What was asked for and is not so: the kernel, another tool or a missing module
 //! silently decided otherwise.
 
-use super::{Finding, View};
+use super::{Finding, Remedy, View};
 use zmeld_observe::applied::AppliedTier;
-use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();
@@ -40,10 +39,14 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     Some(Finding::of_machine(
         "zswap",
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
-        format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
         format!(
-            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the initramfs"
+            "zswap.compressor={asked}, and zswap has {}",
+            zswap.compressor
         ),
+        Remedy::run([format!(
+            "echo {asked} > /sys/module/zswap/parameters/compressor"
+        )])
+        .and("; have its module in the initramfs"),
     ))
 }
 
@@ -52,7 +55,8 @@ pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let plan = view.outstanding.plan.iter();
     let stand_ins = plan.flat_map(|plan| &plan.stand_ins);
     let found = stand_ins.filter(|it| is_set_up(&it.tier));
-    found.map(StandIn::finding).collect()
+    let up = view.asked().command("up");
+    found.map(|it| it.finding(&up)).collect()
 }
 
 /// A run that was killed, and nobody carried on.
@@ -67,6 +71,10 @@ fn interrupted(view: &View) -> Option<Finding> {
             "steps of {begun} of {} tiers were begun",
             view.wanted.tiers.len().max(begun)
         ),
-        "zmeld up carries on (zmeld plan says with what), zmeld down takes it back",
+        format!(
+            "{} carries on ({} says with what), zmeld down takes it back",
+            view.asked().command("up"),
+            view.asked().command("plan")
+        ),
     ))
 }

@@ -4,7 +4,6 @@ use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::{Finding, View};
-use crate::outstanding::take_over;
 use zmeld_config::{FindingId, Remedy};
 use zmeld_observe::{image, Device, Swap};
 
@@ -31,12 +30,15 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
 fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
-        return take_over().and("; zmeld down takes zswap back");
+        return view
+            .asked()
+            .take_over()
+            .and("; zmeld down takes zswap back");
     }
     if view.wanted.zswap().is_some() {
         return match view.is_own(swap) {
             true => view.outstanding.remedy.clone(),
-            false => take_over(),
+            false => view.asked().take_over(),
         };
     }
     match beside_disk(view, swap) {
@@ -80,7 +82,9 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
-            take_over().and("; zmeld down leaves the other alone"),
+            view.asked()
+                .take_over()
+                .and("; zmeld down leaves the other alone"),
         )
     });
     found.collect()
@@ -156,8 +160,9 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Reme
         (None, true) => format!("{writeback} (this kernel has no zswap)").into(),
         (None, false) => format!(
             "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
-             writeback), or accept = [\"lru-inversion\"] in /etc/zmeld.toml",
-            disk.area.shown()
+             writeback), or accept = [\"lru-inversion\"] in {}",
+            disk.area.shown(),
+            view.asked().file()
         )
         .into(),
     }
@@ -192,7 +197,8 @@ fn zswap_for(view: &View, swap: &Swap) -> Remedy {
         name.push('2');
     }
     settings.push((format!("tier.{name}"), "kind", "\"zswap\"".to_owned()));
-    view.configured(&settings, &format!("zmeld up{take_over}"))
+    let up = view.asked().command(&format!("up{take_over}"));
+    view.configured(&settings, &up)
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
@@ -306,8 +312,11 @@ pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
                 "enabled Y, {} held; /proc/swaps is empty",
                 bytes(zswap.stored_bytes)
             ),
-            Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"])
-                .and(", or swap on a disk: a disk tier in the configuration, zmeld up"),
+            Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(&format!(
+                ", or swap on a disk: a disk tier in {}, {}",
+                view.asked().file(),
+                view.asked().command("up")
+            )),
         )
     })
 }

@@ -19,14 +19,13 @@ mod applied;
 mod combination;
 mod melding;
 mod pressure;
-pub(crate) mod remedy;
+mod remedy;
 mod sizing;
 mod upkeep;
 
 use zmeld_advice::SwapKinds;
 
-use crate::outstanding::Outstanding;
-use remedy::about_file;
+use crate::outstanding::{Asked, Outstanding};
 use zmeld_config::Config;
 use zmeld_config::Remedy;
 pub use zmeld_config::{Finding, FindingId, Severity};
@@ -59,6 +58,10 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    fn asked(&self) -> &'a Asked {
+        &self.outstanding.asked
+    }
+
     fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
         self.now
             .swaps
@@ -193,8 +196,5 @@ pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
         })
         .collect();
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    match &outstanding.named {
-        None => all,
-        Some(file) => all.into_iter().map(|it| about_file(it, file)).collect(),
-    }
+    all
 }

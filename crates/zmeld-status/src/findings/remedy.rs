@@ -1,8 +1,7 @@
 //! What several rules say to do, as commands for this machine.
 
-use std::path::Path;
-
-use super::{Finding, Remedy, View};
+use super::{Remedy, View};
+use zmeld_linux::groups::Version;
 use zmeld_linux::shell;
 use zmeld_observe::{Services, Swap};
 use zmeld_report::units::bytes;
@@ -13,36 +12,18 @@ const DROP_INS: &str = "/etc/zmeld.toml.d";
 /// A key of the configuration: its table, its name, its value.
 pub(super) type Setting = (String, &'static str, String);
 
-/// The same finding for who named a configuration: its remedy is about that file.
-pub(crate) fn about_file(mut found: Finding, file: &Path) -> Finding {
-    let file = shell::path(file);
-    let up = format!("zmeld up --config {file}");
-    let named = |text: &str| {
-        text.replace("zmeld config check", &format!("zmeld config check {file}"))
-            .replace("/etc/zmeld.toml", &file)
-            .replace("zmeld plan", &format!("zmeld plan --config {file}"))
-            .replace("zmeld up", &up)
-            // What is asked for on the command line is in no file.
-            .replace(&format!(" --config {file} --tier"), " --tier")
-    };
-    found.remedy = named(&found.remedy);
-    for command in &mut found.commands {
-        *command = named(command);
-    }
-    found
-}
-
 impl View<'_> {
     /// The commands that have the configuration say that, too, and then `up`: a drop-in for each
     /// key, so that none takes back what another has said. Where the tiers are those of a `zmeld
     /// up --tier`, they are written down before. A file that was named has no drop-ins.
     pub(super) fn configured(&self, settings: &[Setting], up: &str) -> Remedy {
-        if self.outstanding.named.is_some() {
+        if self.asked().is_named() {
             let lines = settings
                 .iter()
                 .map(|(table, key, value)| format!("{table}.{key} = {value}"));
             let lines: Vec<String> = lines.collect();
-            return format!("{} in /etc/zmeld.toml, then {up}", lines.join(", ")).into();
+            let file = self.asked().file();
+            return format!("{} in {file}, then {up}", lines.join(", ")).into();
         }
         let mut commands = vec![format!("mkdir -p {DROP_INS}")];
         if !self.outstanding.is_by_file {
@@ -62,8 +43,17 @@ impl View<'_> {
     /// How a control group gets a higher limit on this machine, of its memory or of its swap.
     pub(super) fn raise_limit(&self, group: &str, of_swap: bool) -> String {
         let facts = &self.now.facts;
-        let file = facts.limit_file(group, of_swap);
-        let file = file.map_or("its limit".to_owned(), |it| shell::path(&it));
+        let shown = |of_swap: bool| {
+            let file = facts.limit_file(group, of_swap);
+            file.map_or("its limit".to_owned(), |it| shell::path(&it))
+        };
+        let file = match (&facts.groups, of_swap) {
+            // Its limit of memory may not be above that of both together.
+            (Some((Version::One, _)), false) => {
+                format!("{} (where it is there), then {}", shown(true), shown(false))
+            }
+            _ => shown(of_swap),
+        };
         let property = match of_swap {
             true => "MemorySwapMax",
             false => "MemoryMax",
@@ -88,8 +78,9 @@ impl View<'_> {
             "tunables" => "[tunables]",
             table => table,
         };
-        let words = format!("{} in {place}, then zmeld up", keys.join(" and "));
-        self.configured(&settings, "zmeld up").said(words)
+        let up = self.asked().command("up");
+        let words = format!("{} in {place}, then {up}", keys.join(" and "));
+        self.configured(&settings, &up).said(words)
     }
 
     /// Has an area switched off, where another is left to swap to.

@@ -147,13 +147,13 @@ pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<F
             bytes(held.memory_used_bytes)
         ),
         match (&device.backing, has_disk) {
-            (Some(_), _) => format!("echo huge > /sys/block/{}/writeback", device.name),
-            (None, true) => {
-                "zswap in front of the disk, which writes such pages there (zmeld plan \
-                             --tier zswap)"
-                    .to_owned()
+            (Some(_), _) => {
+                Remedy::run([format!("echo huge > /sys/block/{}/writeback", device.name)])
             }
-            (None, false) => format!("swap on a disk instead: {MORE}"),
+            (None, true) => "zswap in front of the disk, which writes such pages there (zmeld \
+                             plan --tier zswap)"
+                .into(),
+            (None, false) => format!("swap on a disk instead: {MORE}").into(),
         },
     ))
 }
@@ -245,9 +245,10 @@ impl Fit {
         if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
             return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
-        let setting =
-            "the setting of the tool that made it (zram-generator: zram-resident-limit), \
-                       or zmeld up --take-over";
+        let setting = format!(
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), or {}",
+            view.asked().command("up --take-over")
+        );
         if self.size_percent.is_some() {
             let keys: Vec<String> = keys
                 .iter()

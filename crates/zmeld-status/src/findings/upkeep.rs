@@ -171,8 +171,8 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
         let mut add = |what: &str, why: String, way_out: String| {
             found.push(Finding::of_machine(name, what, why, way_out));
         };
-        let rule =
-            |name: &str| format!("[watch.{name}] in /etc/zmeld.toml, and zmeld watch as a service");
+        let file = view.asked().file();
+        let rule = |name: &str| format!("[watch.{name}] in {file}, and zmeld watch as a service");
         if let Some(backing) = &device.backing {
             if backed.written_bytes == 0 && view.wanted.watch.writeback.is_none() {
                 add(
@@ -233,12 +233,17 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
             format!("there are rules, and no {name} runs that carries them out"),
             format!("rules: {rules}; no process is {name}"),
             match view.now.facts.services {
-                Services::Systemd => format!(
-                    "systemctl daemon-reload && systemctl start {unit}.service, where zmeld's \
-                     generator makes the unit at each boot; systemctl enable --now {unit}.service \
-                     where it is installed or exported"
-                )
-                .into(),
+                _ if view.asked().is_named() => {
+                    let file = view.asked().file();
+                    format!("have {name} --config {file} started, and kept running").into()
+                }
+                Services::Systemd => {
+                    let unit = format!("{unit}.service");
+                    Remedy::run([match view.now.facts.units.contains(&unit) {
+                        true => format!("systemctl enable --now {unit}"),
+                        false => "zmeld enable".to_owned(),
+                    }])
+                }
                 Services::OpenRc => Remedy::run([
                     format!("rc-update add {unit} default"),
                     format!("rc-service {unit} start"),

@@ -53,7 +53,16 @@ pub enum Action {
 pub struct FileArgs {
     /// This file alone [default: /etc/zmeld.toml and its drop-ins]
     #[arg(value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    file: Option<PathBuf>,
+
+    /// The same, as other commands take it
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "file",
+        hide_short_help = true
+    )]
+    config: Option<PathBuf>,
 
     /// Read the files of another machine below this directory
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
@@ -63,7 +72,12 @@ pub struct FileArgs {
 impl FileArgs {
     /// Reads it. A file that is named has to be there; without one, nothing may be.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        Config::load(&self.root, self.file.as_deref())
+        Config::load(&self.root, self.named())
+    }
+
+    /// The file that was named.
+    pub fn named(&self) -> Option<&Path> {
+        self.file.as_deref().or(self.config.as_deref())
     }
 }
 

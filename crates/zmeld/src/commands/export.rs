@@ -60,7 +60,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
         Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
         Form::Systemd => {
             let program = super::generator::program();
-            let file = match &args.file.file {
+            let file = match args.file.named() {
                 None => None,
                 Some(file) => Some(
                     file.canonicalize()

@@ -61,6 +61,6 @@ fn text(host: &Host, config: &Config) -> String {
 
 fn rendered(host: &Host, config: &Config, now: &Observation) -> String {
     // A journal that cannot be read is the business of `zmeld status`.
-    let outstanding = Outstanding::read(host, Some(config));
+    let outstanding = Outstanding::read(host, Some(config), None);
     metrics::render(now, &findings(now, &outstanding))
 }

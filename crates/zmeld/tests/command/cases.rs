@@ -95,10 +95,11 @@ impl script::Case for Case {
                 of_run(&output)
             }
             "found" => {
-                let output = self.zmeld("status --json", &here);
+                let (id, more) = rest.split_once(' ').unwrap_or((rest, ""));
+                let output = self.zmeld(&format!("status --json {more}"), &here);
                 let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
                 let findings = status["findings"].as_array().unwrap().iter();
-                let findings = findings.filter(|found| found["id"] == rest);
+                let findings = findings.filter(|found| found["id"] == id);
                 let line = |found: &serde_json::Value| {
                     let word = |name: &str| found[name].as_str().unwrap_or_default();
                     let (what, why) = (word("what"), word("evidence"));

@@ -58,7 +58,8 @@ fn a_command_that_fails_without_a_limit_has_no_least_ram() {
     ] {
         let output = run(&["bench", "size", "--", command]);
         let line = text(&output.stderr);
-        assert!(code(&output) != 0 && output.stdout.is_empty(), "{line}");
+        assert_eq!(code(&output), 2, "{line}");
+        assert!(output.stdout.is_empty(), "{line}");
         assert!(line.contains(word), "{line}");
     }
     assert_eq!(machine(), before);

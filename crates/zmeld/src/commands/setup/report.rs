@@ -213,7 +213,7 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
     }
     for stand_in in &report.stand_ins {
         let text = format!(
-            "tier.{}: {}; {}",
+            "tier.{}: {}; {}, then zmeld up again",
             stand_in.tier,
             stand_in.words(),
             stand_in.way_out
