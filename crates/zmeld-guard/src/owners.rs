@@ -151,7 +151,6 @@ pub(crate) struct Groups {
 /// A group of an owner on the way through them, and what is said of it or of one above it.
 pub(crate) struct Visited<'a> {
     pub group: &'a OpenGroup,
-    pub shown: &'a str,
     /// Where its memory is counted.
     pub directory: PathBuf,
     pub is_named: bool,
@@ -258,7 +257,6 @@ impl Groups {
             let below = group.path().strip_prefix(&list);
             let goes_on = visit(&Visited {
                 group,
-                shown: &shown,
                 directory: directory.join(below.unwrap_or(Path::new(""))),
                 is_named: named.is_some(),
                 passed: passed.map(|(_, id)| id),
@@ -272,16 +270,11 @@ impl Groups {
         }
     }
 
-    /// All owners, without what was held before; `name` is told the path of each group on the
-    /// way, and `is_stall` asks who waits for memory.
-    pub fn owners(
-        &self,
-        is_stall: bool,
-        name: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Owner>, HostError> {
+    /// All owners, without what was held before; `is_stall` asks who waits for memory.
+    pub fn owners(&self, is_stall: bool) -> Result<Vec<Owner>, HostError> {
         let mut owners = Vec::new();
         if let Some(hierarchy) = &self.hierarchy {
-            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, name, &mut owners)?;
+            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, &mut owners)?;
         }
         // What they hold, and whether any of it may be ended.
         let mut users: HashMap<u32, (u64, bool)> = HashMap::new();
@@ -310,14 +303,12 @@ impl Groups {
         folder: &Path,
         depth: usize,
         is_stall: bool,
-        name: &mut dyn FnMut(&str),
         owners: &mut Vec<Owner>,
     ) -> Result<(), HostError> {
         for directory in self.host.folders(folder)? {
             let shown = hierarchy.shown(&directory);
-            name(&shown);
             if depth < DEPTH_MAX && self.is_folder(&directory, &shown) {
-                self.add_groups(hierarchy, &directory, depth + 1, is_stall, name, owners)?;
+                self.add_groups(hierarchy, &directory, depth + 1, is_stall, owners)?;
                 continue;
             }
             // One that is gone, or is not counted, is none.
@@ -504,6 +495,14 @@ pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
         ..Selection::default()
     };
     groups::outlook(host, selection)
+}
+
+/// What `end` names and no group is called, a line each.
+pub fn unmatched(host: &Host, rule: &GuardRule) -> impl Iterator<Item = String> {
+    let unmatched = outlook(host, rule).unwrap_or_default().unmatched;
+    let end: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
+    let of_end = unmatched.into_iter().filter(move |it| end.contains(it));
+    of_end.map(|name| format!("{name} in end: nobody is called so now"))
 }
 
 /// A path and those above it.
