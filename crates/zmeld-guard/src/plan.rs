@@ -151,7 +151,7 @@ impl Planner {
             }
             let (mut is_named, mut passed) = (false, Vec::new());
             let begin = Instant::now();
-            groups.walk(directory, |it| {
+            groups.walk(directory, |_, it| {
                 is_named |= it.is_named;
                 passed.extend(it.topmost_passed());
                 begin.elapsed() < LOOKED_INTO_MAX
