@@ -126,8 +126,11 @@ pub(crate) fn list(
             }
         }
     }
-    // The first process of a container is its init, unless it is what fills it.
-    listed.retain(|(it, is_init, _)| !is_init || it.gives_bytes > held / 2);
+    // The first process of a container is its init, unless such are what fills it: else whoever
+    // makes several would have nothing that may be ended.
+    let inits = listed.iter().filter(|(_, is_init, _)| *is_init);
+    let inits: u64 = inits.map(|(it, ..)| it.gives_bytes).sum();
+    listed.retain(|(_, is_init, _)| !is_init || inits > held / 2);
     listed.sort_by_key(|(it, _, is_avoided)| (*is_avoided, Reverse((it.score, it.gives_bytes))));
     listed.into_iter().map(|(it, ..)| it).collect()
 }
