@@ -16,7 +16,7 @@ use zmeld_linux::{meminfo, Host, HostError};
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
 use crate::ending::{ender, releaser, Ending, Task, ENDING_MAX, GROUPS_MAX};
-use crate::event::{Cause, Event, Round};
+use crate::event::{Account, Cause, Event, Round};
 use crate::log::Outbox;
 use crate::memory::{is_soon, MemoryMonitor, Sample};
 use crate::plan::{Plan, Planner};
@@ -287,9 +287,14 @@ impl GuardLoop {
             () => LOOK_EVERY,
         };
         // A fifth of the time, since it goes before other programs; half of it where one takes long,
-        // since it is not to be too old.
+        // since it is not to be too old, or where somebody has to pay now.
         let took = self.plan.took;
-        let every = every.max((took * 4).min(PAUSE_MAX)).max(took);
+        let pays = |it: &Account| cause.is_some() && it.spared.is_none();
+        let rests = match self.plan.account.as_ref().is_some_and(pays) {
+            true => took,
+            false => (took * 4).min(PAUSE_MAX).max(took),
+        };
+        let every = every.max(rests);
         if !is_due(self.asked, every, now) {
             return;
         }

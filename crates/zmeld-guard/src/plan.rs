@@ -18,7 +18,7 @@ use crate::event::Account;
 use crate::guard_loop::hurry;
 use crate::owners::{unmatched, Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
-use crate::{Error, GuardRule};
+use crate::{is_due, Error, GuardRule};
 
 /// No more owners are followed, the largest ones.
 const OWNERS_MAX: usize = 512;
@@ -28,6 +28,8 @@ const LISTED_MAX: usize = 4;
 /// gone through for longer, where he is not to pay.
 const PASSED_MAX: usize = 32;
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
+/// How often owners are looked into for groups that are passed over.
+const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
 
 /// What is asked for, and what came of it.
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ pub(crate) struct Planner {
     groups: Option<Groups>,
     history: History,
     looked: Option<Instant>,
+    looked_into: Option<Instant>,
     has_thread: bool,
     is_slow: bool,
 }
@@ -83,6 +86,7 @@ impl Planner {
             groups: None,
             history: History::default(),
             looked: None,
+            looked_into: None,
             has_thread,
             is_slow: has_thread,
         }
@@ -139,6 +143,7 @@ impl Planner {
         let mut owners = groups.owners(plan.is_stall)?;
         owners.sort_by_key(|it| Reverse(it.held.all_bytes));
         owners.truncate(OWNERS_MAX);
+        let is_due = is_due(self.looked_into, LOOKED_INTO_EVERY, now);
         for owner in &mut owners {
             let held = (owner.held.ram_bytes, owner.held.all_bytes);
             owner.held = self.history.keep(owner.id, held, now, self.looked);
@@ -146,7 +151,7 @@ impl Planner {
             let Place::Group(directory) = &owner.place else {
                 continue;
             };
-            if owner.is_kept() && !is_named_below {
+            if !is_named_below && (owner.is_kept() || !is_due) {
                 continue;
             }
             let (mut is_named, mut passed) = (false, Vec::new());
@@ -161,6 +166,9 @@ impl Planner {
             if is_named && is_named_below {
                 owner.right = Right::Ended;
             }
+        }
+        if is_due {
+            self.looked_into = Some(now);
         }
         Ok(owners)
     }
@@ -178,7 +186,7 @@ impl Planner {
         let mut shields = HashMap::new();
         for (id, directory) in passed.iter().take(PASSED_MAX) {
             if let Some(read) = groups.held(directory) {
-                let held = self.history.keep(*id, read, now, self.looked);
+                let held = self.history.keep(*id, read, now, self.looked_into);
                 shields.insert(*id, held.took_bytes);
             }
         }
