@@ -41,7 +41,7 @@ fn setting(kernel: &Kernel) -> &'static str {
 
 /// The same where times are compared: what others did to them meanwhile.
 pub fn timed_setting(kernel: &Kernel) -> String {
-    let priority = if machine::can_be_urgent() {
+    let priority = if machine::can_be_urgent(kernel) {
         "at a real-time priority, before all other programs"
     } else {
         "no more urgent than other programs (root could change that)"

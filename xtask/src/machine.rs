@@ -183,7 +183,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         ..Disk::default()
     }));
     let mut command = command(kernel, boot, folder, &archive, disks)?;
-    if boot.urgent && can_be_urgent() {
+    if boot.urgent && can_be_urgent(kernel) {
         command = urgent(&command);
     }
     let messages = folder.join("messages");
@@ -265,8 +265,10 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
     Ok(all)
 }
 
-pub fn can_be_urgent() -> bool {
-    output_of(Command::new("chrt").args(["--fifo", "1", "true"])).is_ok()
+/// One that is emulated would leave nothing to others, and its times say nothing.
+pub fn can_be_urgent(kernel: &Kernel) -> bool {
+    let is_native = kernel.recipe.kind == Kind::UserMode;
+    is_native && output_of(Command::new("chrt").args(["--fifo", "1", "true"])).is_ok()
 }
 
 /// The same at a real-time priority: others wait, but for the twentieth of the

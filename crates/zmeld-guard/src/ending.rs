@@ -14,11 +14,10 @@ use zmeld_linux::Host;
 use zmeld_store::release_memory;
 
 use crate::choice::choose_processes;
-use crate::event::{Cause, Event, Gone, Victim};
+use crate::event::{Cause, Event, Round, Victim};
 use crate::guard_loop::{is_over, GuardLoop};
 use crate::memory::Sample;
 use crate::owners::Groups;
-use crate::plan::Outcome;
 use crate::processes::{signal_group, Group, Process};
 use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
@@ -53,14 +52,6 @@ impl Ending {
         let killed = self.killed.map(|at| now.duration_since(at));
         killed.is_some_and(|it| it >= STUCK_AFTER)
     }
-}
-
-/// Those of an owner that are told until all have gone, or wait in the kernel.
-#[derive(Debug)]
-pub(crate) struct Round {
-    victim: Victim,
-    since: Instant,
-    was_killed: bool,
 }
 
 /// What another thread does, since it opens files, and waits for who makes groups.
@@ -125,13 +116,13 @@ impl GuardLoop {
         let in_time = self.endings.iter().filter(|it| !it.is_stuck(now));
         let pending: u64 = in_time.clone().map(|it| it.process.gives_bytes).sum();
         let is_going = in_time.count() > 0;
-        let Some(Outcome { account, spared }) = &self.plan.outcome else {
+        let Some(account) = &self.plan.account else {
             return;
         };
-        if let Some((why, is_blamed)) = *spared {
+        if account.spared.is_some() {
             // What is on its way out may do.
             if !is_going && is_over(&mut self.told_nothing, now) {
-                let event = Event::Nothing(cause, *sample, account.clone(), why, is_blamed);
+                let event = Event::Nothing(cause, *sample, account.clone());
                 self.outbox.say(event);
             }
             return;
@@ -227,6 +218,9 @@ impl GuardLoop {
                     victim,
                     since: now,
                     was_killed: false,
+                    age: Duration::ZERO,
+                    is_gone: true,
+                    headroom_bytes: 0,
                 });
             }
         }
@@ -291,20 +285,15 @@ impl GuardLoop {
         if own.any(|it| !it.is_stuck(now)) {
             return;
         }
-        let Some(round) = self.round.take() else {
+        let Some(mut round) = self.round.take() else {
             return;
         };
-        let mut is_gone = true;
         for ending in self.endings.iter_mut().filter(|it| !it.is_given_up) {
-            (ending.is_given_up, is_gone) = (true, false);
+            (ending.is_given_up, round.is_gone) = (true, false);
         }
-        self.outbox.say(Event::Ended(Gone {
-            age: now.duration_since(round.since),
-            is_gone,
-            was_killed: round.was_killed,
-            headroom_bytes: sample.headroom_bytes,
-            victim: round.victim,
-        }));
+        round.age = now.duration_since(round.since);
+        round.headroom_bytes = sample.headroom_bytes;
+        self.outbox.say(Event::Ended(round));
     }
 }
 

@@ -2,15 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zmeld_linux::amount::{bytes_text, percent_text as percent};
 
 use crate::guard_loop::Seen;
 use crate::memory::{is_soon, Sample};
-
-/// No more owners are named when it begins.
-const SHOWN_MAX: usize = 10;
 
 /// Why something has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,24 +23,20 @@ pub(crate) enum Cause {
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
     Short(bool, Sample),
-    /// Something would have to end, and nothing is: why that owner may not be ended, and whether
-    /// he is to blame.
-    Nothing(Cause, Sample, Account, &'static str, bool),
+    /// Something would have to end, and nothing is.
+    Nothing(Cause, Sample, Account),
     /// Some would be ended, or are.
     Would(Victim),
     Ends(Victim),
-    Ended(Gone),
-    /// Owners were looked into; and whether for the first time, which is told.
-    Found(Arc<Report>, bool),
+    Ended(Round),
     /// It was looked; the last of what is said of a look, and not told.
     Looked(Seen),
-    /// Memory cannot be looked at.
-    Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
 }
 
-/// An owner, what he holds, how much more that is than ten seconds ago, and what all took.
+/// An owner who pays, or would: what he holds, how much more that is than ten seconds ago, and
+/// what all took.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
     pub owner: Arc<str>,
@@ -51,6 +44,8 @@ pub(crate) struct Account {
     pub held_bytes: u64,
     pub took_bytes: u64,
     pub went_bytes: u64,
+    /// Why nothing of his is ended, and whether he is to blame.
+    pub spared: Option<(&'static str, bool)>,
 }
 
 /// Processes that have to end, of one owner, and why.
@@ -70,22 +65,16 @@ pub(crate) struct Victim {
     pub sample: Sample,
 }
 
-/// Those that have gone, or do not go.
+/// Those of an owner that are told until all have gone, or wait in the kernel.
 #[derive(Debug, Clone)]
-pub(crate) struct Gone {
+pub(crate) struct Round {
     pub victim: Victim,
+    pub since: Instant,
+    pub was_killed: bool,
+    /// How long that took, and whether they have gone; and what programs can take then.
     pub age: Duration,
     pub is_gone: bool,
-    pub was_killed: bool,
     pub headroom_bytes: u64,
-}
-
-/// The owners, as they were found last.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub watched: Vec<String>,
-    /// What `end` names and nobody is called.
-    pub unmatched: Vec<String>,
 }
 
 impl fmt::Display for Event {
@@ -96,7 +85,8 @@ impl fmt::Display for Event {
                 let any = if *is_short { "" } else { " any more" };
                 write!(f, "memory is{more} short{any}: {}", room(sample))
             }
-            Event::Nothing(cause, sample, account, why, is_blamed) => {
+            Event::Nothing(cause, sample, account) => {
+                let (why, is_blamed) = account.spared.unwrap_or_default();
                 let (owner, held) = (&account.owner, bytes(account.held_bytes));
                 let (because, took) = (because(*cause, sample), bytes(account.took_bytes));
                 match is_blamed {
@@ -126,22 +116,7 @@ impl fmt::Display for Event {
                     "{all} {how} {age:.1} s{by}; programs can take {left} more"
                 )
             }
-            Event::Found(report, _) => {
-                let watched = &report.watched;
-                let shown = watched[..watched.len().min(SHOWN_MAX)].join(", ");
-                f.write_str("it follows this machine's memory, and ")?;
-                match watched.len().saturating_sub(SHOWN_MAX) {
-                    _ if watched.is_empty() => f.write_str("ends nothing")?,
-                    0 => write!(f, "may end: {shown}")?,
-                    more => write!(f, "may end: {shown} and {more} more")?,
-                }
-                match &report.unmatched[..] {
-                    [] => Ok(()),
-                    all => write!(f, "; nobody is called {} now", all.join(", ")),
-                }
-            }
             Event::Looked(_) => Ok(()),
-            Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
         }
     }

@@ -12,11 +12,11 @@ use rustix::mm::MlockAllFlags;
 use rustix::process::{getpid, getrlimit, pidfd_open, setrlimit, PidfdFlags, Resource};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::service::Watchdog;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::{meminfo, Host, HostError};
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
-use crate::ending::{ender, releaser, Ending, Round, Task, ENDING_MAX, GROUPS_MAX};
-use crate::event::{Cause, Event};
+use crate::ending::{ender, releaser, Ending, Task, ENDING_MAX, GROUPS_MAX};
+use crate::event::{Account, Cause, Event, Round};
 use crate::log::Outbox;
 use crate::memory::{is_soon, MemoryMonitor, Sample};
 use crate::plan::{Plan, Planner};
@@ -37,10 +37,8 @@ const END_BELOW_MAX: u64 = 1 << 30;
 /// what the rule calls little.
 const WATCHED_BELOW: u64 = 4;
 const LISTED_BELOW: u64 = 2;
-/// How often owners are looked at, where there is enough; into each; and while memory is short,
-/// since what runs away may have begun just now.
+/// How often owners are looked at, where there is enough.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-const LOOK_EVERY_SHORT: Duration = Duration::from_secs(1);
 /// A plan is not followed for longer.
 const STALE_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
@@ -136,11 +134,8 @@ pub struct GuardLoop {
     pub(crate) retired: Vec<Process>,
     pub(crate) plan: Plan,
     pub(crate) chosen: Vec<usize>,
-    /// When a plan was asked for, and one that looks into each owner.
+    /// When a plan was asked for.
     asked: Option<Instant>,
-    asked_full: Option<Instant>,
-    full_took: Duration,
-    has_found: bool,
     is_short: bool,
     pub(crate) endings: Vec<Ending>,
     pub(crate) round: Option<Round>,
@@ -152,6 +147,7 @@ pub struct GuardLoop {
     told_blind: Option<Instant>,
     pub(crate) told_nothing: Option<Instant>,
     pub(crate) told_would: Option<Instant>,
+    blind: Arc<str>,
 }
 
 impl GuardLoop {
@@ -183,9 +179,6 @@ impl GuardLoop {
             plan: Plan::new(),
             chosen: Vec::with_capacity(AT_ONCE_MAX + LARGEST_MAX),
             asked: None,
-            asked_full: None,
-            full_took: Duration::ZERO,
-            has_found: false,
             is_short: false,
             endings: Vec::with_capacity(ENDING_MAX),
             round: None,
@@ -195,6 +188,7 @@ impl GuardLoop {
             told_blind: None,
             told_nothing: None,
             told_would: None,
+            blind: format!("{} cannot be read", meminfo::PATH).into(),
             host,
             rule,
             dry_run,
@@ -221,7 +215,7 @@ impl GuardLoop {
     fn act(&mut self, now: Instant) -> Duration {
         let Some(sample) = self.monitor.look(now) else {
             if is_over(&mut self.told_blind, now) {
-                self.outbox.say(Event::Blind);
+                self.outbox.say(Event::Failed(Arc::clone(&self.blind)));
             }
             return PAUSE_MAX;
         };
@@ -287,17 +281,21 @@ impl GuardLoop {
             is_little || is_soon(sample) || sample.stalled > Some(0.0)
         };
         let is_listed = cause.is_some() || is_near(LISTED_BELOW);
-        let (every, every_full) = match () {
-            () if is_listed => (Duration::ZERO, LOOK_EVERY_SHORT),
-            () if is_near(WATCHED_BELOW) => (PAUSE_MAX / 2, LOOK_EVERY),
-            () => (LOOK_EVERY, LOOK_EVERY),
+        let every = match () {
+            () if is_listed => Duration::ZERO,
+            () if is_near(WATCHED_BELOW) => PAUSE_MAX / 2,
+            () => LOOK_EVERY,
         };
         // A fifth of the time, since it goes before other programs; half of it where one takes long,
-        // since it is not to be too old.
+        // since it is not to be too old, or where somebody has to pay now.
         let took = self.plan.took;
-        let every = every.max((took * 4).min(PAUSE_MAX)).max(took);
-        let is_full = is_due(self.asked_full, every_full.max(self.full_took * 9), now);
-        if !is_full && !is_due(self.asked, every, now) {
+        let pays = |it: &Account| cause.is_some() && it.spared.is_none();
+        let rests = match self.plan.account.as_ref().is_some_and(pays) {
+            true => took,
+            false => (took * 4).min(PAUSE_MAX).max(took),
+        };
+        let every = every.max(rests);
+        if !is_due(self.asked, every, now) {
             return;
         }
         let Some(ask) = self.planner.get() else {
@@ -305,8 +303,7 @@ impl GuardLoop {
         };
         ask.asked = Some(now);
         ask.is_stall = cause == Some(Cause::Stalled);
-        (ask.is_full, ask.is_listed) = (is_full, is_listed);
-        ask.can_bytes = sample.can_bytes;
+        (ask.is_listed, ask.can_bytes) = (is_listed, sample.can_bytes);
         let going = self.endings.iter();
         let going = going.map(|it| (it.process.group.owner, it.process.pid, it.is_stuck(now)));
         ask.going.clear();
@@ -314,9 +311,6 @@ impl GuardLoop {
         std::mem::swap(&mut ask.retired, &mut self.retired);
         self.planner.send();
         self.asked = Some(now);
-        if is_full {
-            self.asked_full = Some(now);
-        }
         self.take_plan();
     }
 
@@ -336,12 +330,6 @@ impl GuardLoop {
         }
         // What was planned before goes back to be closed.
         std::mem::swap(&mut self.plan, made);
-        if let Some(report) = &self.plan.report {
-            self.full_took = self.plan.took;
-            let is_first = !std::mem::replace(&mut self.has_found, true);
-            let event = Event::Found(Arc::clone(report), is_first);
-            self.outbox.say(event);
-        }
     }
 
     fn pause(&self, sample: &Sample) -> Duration {

@@ -44,7 +44,7 @@ mod worker;
 
 pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
-pub use owners::{is_never_ended, outlook};
+pub use owners::{is_never_ended, outlook, unmatched};
 pub use plan::overview;
 pub use rule::GuardRule;
 
@@ -63,8 +63,8 @@ pub enum Error {
     /// A privilege or a kernel feature is missing: which, with a way out.
     #[error("{0}")]
     Missing(String),
-    /// The configuration says nothing that can be done.
-    #[error("{0}; zmeld config check says where")]
+    /// The configuration says nothing that can be done: where, and why.
+    #[error("{0}")]
     Config(String),
     /// The machine does not say what it is asked for.
     #[error(transparent)]

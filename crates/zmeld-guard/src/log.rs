@@ -7,7 +7,7 @@ use std::vec::Drain;
 
 use zmeld_linux::Host;
 
-use crate::event::{Event, Gone};
+use crate::event::{Event, Round};
 use crate::guard_loop::Seen;
 use crate::note::Recorder;
 use crate::worker::Mailbox;
@@ -70,9 +70,7 @@ impl Outbox {
 
     pub fn say(&mut self, event: Event) {
         // Where the recorder or the log stands still, it misses some.
-        if !matches!(event, Event::Found(_, false)) {
-            self.log.leave(event.clone());
-        }
+        self.log.leave(event.clone());
         self.note.leave(event);
     }
 
@@ -95,7 +93,7 @@ struct Runner {
 
 impl Runner {
     /// Runs it as nobody, with the facts in its environment; what takes long is ended.
-    fn run(&mut self, gone: &Gone) {
+    fn run(&mut self, gone: &Round) {
         let is_due = gone.is_gone && self.running.len() < RUNNING_MAX;
         let Some(program) = self.command.first().filter(|_| is_due) else {
             return;

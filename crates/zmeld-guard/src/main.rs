@@ -64,9 +64,11 @@ fn said(text: &str) -> ExitCode {
 fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Error> {
     let host = Host::here();
     let wanted = Wanted::load(host.root(), file.as_deref())?;
-    let Some(rule) = wanted.rule else {
-        log("nothing is guarded, nor is there anything to list: [watch.guard] is not there, or not \
-             enabled; write it into /etc/zmeld.toml, or try it: zmeld-guard --dry-run --config FILE");
+    let Some(rule) = wanted.rule.or_else(|| dry_run.then(Default::default)) else {
+        log(
+            "nothing is guarded: [watch.guard] is not there, or not enabled; write it into \
+             /etc/zmeld.toml, or see what it would do: zmeld-guard --dry-run",
+        );
         return Ok(ExitCode::SUCCESS);
     };
     // A guard that lacks one of its threads is none: its service begins it anew.
@@ -92,6 +94,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
             // It guards all the same, though status cannot tell that it does.
             Err(err) => log(&err.to_string()),
         }
+        zmeld_guard::unmatched(&host, &rule).for_each(|line| log(&line));
     }
     zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");

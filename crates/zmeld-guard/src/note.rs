@@ -23,15 +23,13 @@ pub const SHORT_FOR: Duration = Duration::from_secs(15);
 /// Locked by the guard while it is at work.
 pub const LOCK: &str = "/run/zmeld/guard";
 /// What is noted there.
-pub const SCHEMA: &str = "zmeld.guard/2";
+pub const SCHEMA: &str = "zmeld.guard/3";
 /// A note of a guard that runs is not much older, in seconds.
 pub const EVERY_S: u64 = 60;
 /// It is written so often, and when something ended.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const SHORT_EVERY: Duration = Duration::from_secs(5);
-/// More owners than this are not noted.
-const OWNERS_MAX: usize = 64;
-/// Nor more that were ended, the latest ones.
+/// No more that were ended are noted, the latest ones.
 const ENDED_MAX: usize = 16;
 
 /// What the guard saw and did since it began.
@@ -48,10 +46,6 @@ pub struct Guarded {
     pub headroom_bytes: u64,
     /// That is little.
     pub is_short: bool,
-    /// Owners that may be ended, as they were last looked for.
-    pub watched: Vec<String>,
-    /// What `end` names and nobody is called.
-    pub unmatched: Vec<String>,
     /// How many processes were ended.
     pub ended_total: u64,
     /// The latest ones.
@@ -150,11 +144,6 @@ impl Recorder {
                 let too_many = self.note.ended.len().saturating_sub(ENDED_MAX);
                 self.note.ended.drain(..too_many);
                 self.noted = None;
-            }
-            Event::Found(report, _) => {
-                let most = |all: &[String]| all.iter().take(OWNERS_MAX).cloned().collect();
-                self.note.watched = most(&report.watched);
-                self.note.unmatched = most(&report.unmatched);
             }
             Event::Looked(seen) => self.keep(seen),
             _ => {}

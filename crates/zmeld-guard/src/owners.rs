@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::groups::walk::OpenGroup;
 use zmeld_linux::groups::{self, GroupPattern, Hierarchy, Outlook, Selection, Version, Walk};
-use zmeld_linux::{pressure, process, Host, HostError};
+use zmeld_linux::{counters, pressure, process, Host, HostError};
 
 use crate::choice::Right;
 use crate::open::Ring;
@@ -149,19 +149,20 @@ pub(crate) struct Groups {
 }
 
 /// A group of an owner on the way through them, and what is said of it or of one above it.
-pub(crate) struct Visited<'a> {
-    pub group: &'a OpenGroup,
-    pub shown: &'a str,
-    /// Where its memory is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Visited {
+    /// Where its processes are listed,
+    pub path: PathBuf,
+    /// and where its memory is counted.
     pub directory: PathBuf,
     pub is_named: bool,
     /// It is passed over with this group, the topmost one.
     pub passed: Option<u64>,
-    is_topmost: bool,
+    pub is_topmost: bool,
     pub is_avoided: bool,
 }
 
-impl Visited<'_> {
+impl Visited {
     /// It, where it is passed over and the group above it is not.
     pub fn topmost_passed(&self) -> Option<(u64, PathBuf)> {
         let passed = self.passed.filter(|_| self.is_topmost);
@@ -227,7 +228,7 @@ impl Groups {
 
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
     /// some are passed over: what the rule protects, what he needs himself, what he would keep.
-    pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&Visited) -> bool) {
+    pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&OpenGroup, Visited) -> bool) {
         let (list, uid) = (self.list(directory), uid_of(directory));
         // How deep the topmost one stands for which it holds.
         let (mut named, mut passed, mut avoided) = (None, None, None);
@@ -256,32 +257,26 @@ impl Groups {
                 }
             }
             let below = group.path().strip_prefix(&list);
-            let goes_on = visit(&Visited {
-                group,
-                shown: &shown,
+            let visited = Visited {
+                path: group.path().to_owned(),
                 directory: directory.join(below.unwrap_or(Path::new(""))),
                 is_named: named.is_some(),
                 passed: passed.map(|(_, id)| id),
                 is_topmost: passed.is_some_and(|(at, _)| at == depth),
                 is_avoided: avoided.is_some(),
-            });
-            if !goes_on {
+            };
+            if !visit(group, visited) {
                 return;
             }
             let _ = walk.descend();
         }
     }
 
-    /// All owners, without what was held before; `name` is told the path of each group on the
-    /// way, and `is_stall` asks who waits for memory.
-    pub fn owners(
-        &self,
-        is_stall: bool,
-        name: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Owner>, HostError> {
+    /// All owners, without what was held before; `is_stall` asks who waits for memory.
+    pub fn owners(&self, is_stall: bool) -> Result<Vec<Owner>, HostError> {
         let mut owners = Vec::new();
         if let Some(hierarchy) = &self.hierarchy {
-            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, name, &mut owners)?;
+            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, &mut owners)?;
         }
         // What they hold, and whether any of it may be ended.
         let mut users: HashMap<u32, (u64, bool)> = HashMap::new();
@@ -310,14 +305,12 @@ impl Groups {
         folder: &Path,
         depth: usize,
         is_stall: bool,
-        name: &mut dyn FnMut(&str),
         owners: &mut Vec<Owner>,
     ) -> Result<(), HostError> {
         for directory in self.host.folders(folder)? {
             let shown = hierarchy.shown(&directory);
-            name(&shown);
             if depth < DEPTH_MAX && self.is_folder(&directory, &shown) {
-                self.add_groups(hierarchy, &directory, depth + 1, is_stall, name, owners)?;
+                self.add_groups(hierarchy, &directory, depth + 1, is_stall, owners)?;
                 continue;
             }
             // One that is gone, or is not counted, is none.
@@ -379,22 +372,15 @@ impl Groups {
             Version::One => "total_",
             Version::Two => "",
         };
-        let (mut ram_bytes, mut other_bytes, mut in_both) = (None, 0, 0);
         let stat = self.host.read(directory.join("memory.stat")).ok()?;
-        for line in stat.lines() {
-            let (name, value) = line.split_once(' ')?;
-            let value: u64 = value.trim().parse().unwrap_or(0);
-            match name.strip_prefix(prefix) {
-                Some("anon" | "rss" | "shmem") => *ram_bytes.get_or_insert(0) += value,
-                Some("swap" | "kernel") => other_bytes += value,
-                // The kernel can have that back; that is in RAM again, and in swap still.
-                Some("slab_reclaimable" | "swapcached") => in_both += value,
-                _ => {}
-            }
-        }
+        let value = |name: &str| counters::value(&stat, &format!("{prefix}{name}"));
+        let of = |name: &str| value(name).unwrap_or(0);
+        let ram_bytes = value("anon").or(value("rss"))? + of("shmem");
         let swapped = self.host.read_u64(directory.join("memory.swap.current"));
-        let other_bytes = other_bytes + swapped.unwrap_or(0);
-        Some((ram_bytes?, ram_bytes? + other_bytes.saturating_sub(in_both)))
+        let other_bytes = of("swap") + of("kernel") + swapped.unwrap_or(0);
+        // The kernel can have that back; that is in RAM again, and in swap still.
+        let in_both = of("slab_reclaimable") + of("swapcached");
+        Some((ram_bytes, ram_bytes + other_bytes.saturating_sub(in_both)))
     }
 
     /// The `OOMScoreAdjust=` of a service of the system: no process of it has a lower one, and
@@ -504,6 +490,14 @@ pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
         ..Selection::default()
     };
     groups::outlook(host, selection)
+}
+
+/// What `end` names and no group is called, a line each.
+pub fn unmatched(host: &Host, rule: &GuardRule) -> impl Iterator<Item = String> {
+    let unmatched = outlook(host, rule).unwrap_or_default().unmatched;
+    let end: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
+    let of_end = unmatched.into_iter().filter(move |it| end.contains(it));
+    of_end.map(|name| format!("{name} in end: nobody is called so now"))
 }
 
 /// A path and those above it.

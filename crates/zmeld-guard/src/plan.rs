@@ -2,6 +2,7 @@
 //! thread of its own, since it opens files, takes memory, and takes as long as whoever makes
 //! groups wants it to.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use zmeld_linux::Host;
 
 use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
 use crate::ending::ENDING_MAX;
-use crate::event::{Account, Report};
+use crate::event::Account;
 use crate::guard_loop::hurry;
-use crate::owners::{Groups, History, Owner, Place, NOT_NAMED};
+use crate::owners::{unmatched, Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
-use crate::{Error, GuardRule};
+use crate::{is_due, Error, GuardRule};
 
 /// No more owners are followed, the largest ones.
 const OWNERS_MAX: usize = 512;
@@ -27,6 +28,8 @@ const LISTED_MAX: usize = 4;
 /// gone through for longer, where he is not to pay.
 const PASSED_MAX: usize = 32;
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
+/// How often owners are looked into for groups that are passed over.
+const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
 
 /// What is asked for, and what came of it.
 #[derive(Debug, Default)]
@@ -34,8 +37,6 @@ pub(crate) struct Plan {
     pub asked: Option<Instant>,
     /// The machine stands still: who waits is asked for.
     pub is_stall: bool,
-    /// Each owner is looked into.
-    pub is_full: bool,
     /// Processes are listed.
     pub is_listed: bool,
     pub can_bytes: u64,
@@ -45,13 +46,11 @@ pub(crate) struct Plan {
     pub retired: Vec<Process>,
 
     pub is_new: bool,
-    pub outcome: Option<Outcome>,
+    pub account: Option<Account>,
     /// Of who pays, in the order in which they go.
     pub processes: Vec<Process>,
     /// What all owners took a second of late.
     pub rate: f64,
-    /// Of one that looked into each owner.
-    pub report: Option<Arc<Report>>,
     pub failed: Option<Arc<str>>,
     pub took: Duration,
 }
@@ -67,13 +66,6 @@ impl Plan {
     }
 }
 
-/// Who pays, or why he does not, and whether he is to blame.
-#[derive(Debug, Clone)]
-pub(crate) struct Outcome {
-    pub account: Account,
-    pub spared: Option<(&'static str, bool)>,
-}
-
 /// Who makes them.
 pub(crate) struct Planner {
     host: Host,
@@ -82,8 +74,6 @@ pub(crate) struct Planner {
     history: History,
     looked: Option<Instant>,
     looked_into: Option<Instant>,
-    /// Owners that `end` does not name, and something below them it does.
-    named_below: HashSet<u64>,
     has_thread: bool,
     is_slow: bool,
 }
@@ -97,7 +87,6 @@ impl Planner {
             history: History::default(),
             looked: None,
             looked_into: None,
-            named_below: HashSet::new(),
             has_thread,
             is_slow: has_thread,
         }
@@ -111,7 +100,7 @@ impl Planner {
         }
         plan.retired.clear();
         plan.processes.clear();
-        (plan.outcome, plan.report) = (None, None);
+        plan.account = None;
         let result = self.plan(plan);
         if result.is_err() {
             self.groups = None;
@@ -150,53 +139,36 @@ impl Planner {
     }
 
     /// The owners, the largest first, with what they took.
-    fn survey(
-        &mut self,
-        groups: &Groups,
-        plan: &mut Plan,
-        now: Instant,
-    ) -> Result<Vec<Owner>, Error> {
-        let end = self.rule.end.clone();
-        let mut named = HashSet::new();
-        let mut name = |shown: &str| {
-            let matching = end.iter().filter(|it| it.matches(shown));
-            named.extend(matching.map(ToString::to_string));
-        };
-        let mut owners = groups.owners(plan.is_stall, &mut name)?;
-        owners.sort_by_key(|it| std::cmp::Reverse(it.held.all_bytes));
+    fn survey(&mut self, groups: &Groups, plan: &Plan, now: Instant) -> Result<Vec<Owner>, Error> {
+        let mut owners = groups.owners(plan.is_stall)?;
+        owners.sort_by_key(|it| Reverse(it.held.all_bytes));
         owners.truncate(OWNERS_MAX);
+        let is_due = is_due(self.looked_into, LOOKED_INTO_EVERY, now);
         for owner in &mut owners {
             let held = (owner.held.ram_bytes, owner.held.all_bytes);
             owner.held = self.history.keep(owner.id, held, now, self.looked);
             let is_named_below = owner.right == Right::Kept(NOT_NAMED);
-            let is_open = is_named_below || !owner.is_kept();
-            if let (true, true, Place::Group(directory)) = (plan.is_full, is_open, &owner.place) {
-                let (mut is_named, mut passed) = (false, Vec::new());
-                let begin = Instant::now();
-                groups.walk(directory, |it| {
-                    name(it.shown);
-                    is_named |= it.is_named;
-                    passed.extend(it.topmost_passed());
-                    begin.elapsed() < LOOKED_INTO_MAX
-                });
-                self.shields(groups, &passed, 0, 0, now);
-                match is_named && is_named_below {
-                    true => self.named_below.insert(owner.id),
-                    false => self.named_below.remove(&owner.id),
-                };
+            let Place::Group(directory) = &owner.place else {
+                continue;
+            };
+            if !is_named_below && (owner.is_kept() || !is_due) {
+                continue;
             }
-            if is_named_below && self.named_below.contains(&owner.id) {
+            let (mut is_named, mut passed) = (false, Vec::new());
+            let begin = Instant::now();
+            groups.walk(directory, |_, it| {
+                is_named |= it.is_named;
+                passed.extend(it.topmost_passed());
+                begin.elapsed() < LOOKED_INTO_MAX
+            });
+            // What they take is followed from now on.
+            self.shields(groups, &passed, 0, 0, now);
+            if is_named && is_named_below {
                 owner.right = Right::Ended;
             }
         }
-        if plan.is_full {
+        if is_due {
             self.looked_into = Some(now);
-            let may = owners.iter().filter(|it| !it.is_kept());
-            let unmatched = end.iter().map(ToString::to_string);
-            plan.report = Some(Arc::new(Report {
-                watched: may.map(|it| it.shown.clone()).collect(),
-                unmatched: unmatched.filter(|it| !named.contains(it)).collect(),
-            }));
         }
         Ok(owners)
     }
@@ -261,14 +233,12 @@ impl Planner {
             ),
         };
         let owner = &owners[at];
-        plan.outcome = Some(Outcome {
-            account: Account {
-                owner: owner.shown.as_str().into(),
-                id: owner.id,
-                held_bytes: owner.held.all_bytes,
-                took_bytes: owner.held.took_bytes,
-                went_bytes,
-            },
+        plan.account = Some(Account {
+            owner: owner.shown.as_str().into(),
+            id: owner.id,
+            held_bytes: owner.held.all_bytes,
+            took_bytes: owner.held.took_bytes,
+            went_bytes,
             spared: why.map(|(why, is_blamed)| match owner.right {
                 Right::Kept(why) => (why, is_blamed),
                 _ => (why, is_blamed),
@@ -292,11 +262,7 @@ fn in_ram_bytes(host: &Host) -> u64 {
 pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
     let groups = Groups::find(host, rule)?;
     let mut planner = Planner::new(host.clone(), rule.clone(), false);
-    let mut plan = Plan {
-        is_full: true,
-        ..Plan::default()
-    };
-    let owners = planner.survey(&groups, &mut plan, Instant::now())?;
+    let owners = planner.survey(&groups, &Plan::default(), Instant::now())?;
     let line = |owner: &Owner| {
         let held = bytes_text(owner.held.all_bytes as f64);
         if let Right::Kept(why) = owner.right {
@@ -312,12 +278,6 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         format!("{} holds {held}; {first}", owner.shown)
     };
     let mut lines: Vec<String> = owners.iter().map(line).collect();
-    let unmatched = plan.report.map(|it| it.unmatched.clone());
-    let unmatched = unmatched.unwrap_or_default();
-    lines.extend(
-        unmatched
-            .iter()
-            .map(|name| format!("{name} in end: nobody is called so now")),
-    );
+    lines.extend(unmatched(host, rule));
     Ok(lines)
 }

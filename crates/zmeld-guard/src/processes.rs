@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
-use crate::owners::{id, is_never, pids, uid_of, Groups, Owner, Place, Status};
+use crate::owners::{id, is_never, pids, uid_of, Groups, Owner, Place, Status, Visited};
 
 /// Programs by which one gets in: those of root in a user's groups.
 const LOGINS: [&str; 12] = [
@@ -58,14 +58,6 @@ pub(crate) struct Process {
     pub is_main: bool,
 }
 
-/// A group that was gone through, and how its processes stand.
-struct Walked {
-    path: PathBuf,
-    directory: PathBuf,
-    passed: Option<u64>,
-    is_avoided: bool,
-}
-
 /// Those of an owner that may be ended, without some; `shields` says which of the groups that are
 /// passed over shield what is in them.
 pub(crate) fn list(
@@ -77,29 +69,21 @@ pub(crate) fn list(
     let host = &groups.host;
     let (mut walked, mut found, mut passed) = (Vec::new(), Vec::new(), Vec::new());
     match &owner.place {
-        Place::Group(directory) => groups.walk(directory, |it| {
+        Place::Group(directory) => groups.walk(directory, |group, it| {
             passed.extend(it.topmost_passed());
             if it.is_named {
-                let text = it.group.read("cgroup.procs").ok().flatten();
+                let text = group.read("cgroup.procs").ok().flatten();
                 let text = text.unwrap_or_default();
                 found.extend(pids(&text).map(|pid| (pid, walked.len())));
-                walked.push(Walked {
-                    path: it.group.path().to_owned(),
-                    directory: it.directory.clone(),
-                    passed: it.passed,
-                    is_avoided: it.is_avoided,
-                });
+                walked.push(it);
             }
             true
         }),
         Place::Nobody => {}
         Place::User(uid) => {
-            let top = groups.hierarchy.as_ref().map(|it| it.top.clone());
-            walked.push(Walked {
-                path: top.unwrap_or_default(),
-                directory: PathBuf::new(),
-                passed: None,
-                is_avoided: false,
+            walked.push(Visited {
+                path: groups.hierarchy.iter().map(|it| it.top.clone()).collect(),
+                ..Visited::default()
             });
             let is_his = |pid: &u32| Status::read(host, *pid).is_some_and(|it| it.uid == *uid);
             let unowned = groups.unowned().unwrap_or_default();
@@ -142,43 +126,43 @@ pub(crate) fn list(
             }
         }
     }
-    // The first process of a container is its init, unless it is what fills it.
-    listed.retain(|(it, is_init, _)| !is_init || it.gives_bytes > held / 2);
+    // The first process of a container is its init, unless such are what fills it: else whoever
+    // makes several would have nothing that may be ended.
+    let inits = listed.iter().filter(|(_, is_init, _)| *is_init);
+    let inits: u64 = inits.map(|(it, ..)| it.gives_bytes).sum();
+    listed.retain(|(_, is_init, _)| !is_init || inits > held / 2);
     listed.sort_by_key(|(it, _, is_avoided)| (*is_avoided, Reverse((it.score, it.gives_bytes))));
     listed.into_iter().map(|(it, ..)| it).collect()
 }
 
-fn open_group(groups: &Groups, owner: &Owner, walked: &Walked) -> Group {
-    let Place::Group(top) = &owner.place else {
-        return Group {
-            id: id(&walked.path),
-            owner: owner.id,
-            shown: "".into(),
-            directory: None,
-            top: PathBuf::new(),
-            is_whole: false,
-            left: AtomicUsize::new(0),
-        };
-    };
-    let says = |directory: &Path| {
-        let text = groups.host.read(directory.join("memory.oom.group"));
-        text.is_ok_and(|it| it.trim() == "1")
-    };
-    // The kernel ends the topmost one.
-    let counted = walked.directory.ancestors();
-    let counted = counted.take_while(|it| it.starts_with(top));
-    let within = walked.path.ancestors().zip(counted);
-    let whole = within.filter(|(_, directory)| says(directory)).last();
-    let directory = whole.map_or(&*walked.path, |(path, _)| path);
-    Group {
-        id: id(directory),
+fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
+    let mut group = Group {
+        id: id(&walked.path),
         owner: owner.id,
-        shown: groups.shown(directory).into(),
-        directory: Some(directory.to_owned()),
-        top: top.clone(),
-        is_whole: whole.is_some(),
+        shown: "".into(),
+        directory: None,
+        top: PathBuf::new(),
+        is_whole: false,
         left: AtomicUsize::new(0),
+    };
+    if let Place::Group(top) = &owner.place {
+        let says = |directory: &Path| {
+            let text = groups.host.read(directory.join("memory.oom.group"));
+            text.is_ok_and(|it| it.trim() == "1")
+        };
+        // The kernel ends the topmost one.
+        let counted = walked.directory.ancestors();
+        let counted = counted.take_while(|it| it.starts_with(top));
+        let within = walked.path.ancestors().zip(counted);
+        let whole = within.filter(|(_, directory)| says(directory)).last();
+        let directory = whole.map_or(&*walked.path, |(path, _)| path);
+        group.id = id(directory);
+        group.shown = groups.shown(directory).into();
+        group.directory = Some(directory.to_owned());
+        group.top.clone_from(top);
+        group.is_whole = whole.is_some();
     }
+    group
 }
 
 /// Holds a process, and looks at it then; none where it is gone.
@@ -188,7 +172,7 @@ fn hold(
     group: &Arc<Group>,
     pid: u32,
     score: u32,
-    walked: &Walked,
+    walked: &Visited,
 ) -> Option<(Process, Status)> {
     let host = &groups.host;
     let fd = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
@@ -223,10 +207,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
     let (mut found, mut is_all) = (Vec::new(), true);
     let list = groups.list(&group.top);
     let within = directory.strip_prefix(&list).unwrap_or(Path::new(""));
-    groups.walk(&group.top.join(within), |it| {
+    groups.walk(&group.top.join(within), |open, it| {
         is_all &= it.passed.is_none();
         if it.passed.is_none() {
-            let text = it.group.read("cgroup.procs").ok().flatten();
+            let text = open.read("cgroup.procs").ok().flatten();
             found.extend(pids(&text.unwrap_or_default()));
         }
         true

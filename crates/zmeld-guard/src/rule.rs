@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 use toml::{Table, Value};
 use zmeld_linux::amount::{Percent, Span};
 use zmeld_linux::groups::GroupPattern;
@@ -75,50 +76,86 @@ impl Wanted {
             Some(file) => vec![file.to_path_buf()],
             None => config_files::find(&tree).map_err(failed)?,
         };
-        let mut whole = Table::new();
+        let (mut whole, mut texts) = (Table::new(), Vec::new());
         for path in paths {
             let bytes = match file {
                 Some(_) => config_files::read(&Tree::new("/"), &path).map(Some),
                 None => config_files::read_trusted(&tree, &path),
             };
-            let bytes = bytes.map_err(failed)?;
-            let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
-            let table = text
-                .parse::<Table>()
-                .map_err(|err| Error::Config(format!("{}: {}", path.display(), err.message())))?;
+            let bytes = bytes.map_err(failed)?.unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let table = text.parse::<Table>().map_err(|err| {
+                let line = line(&text, err.span().map_or(0, |it| it.start));
+                Error::Config(format!("{}:{line}: {}", path.display(), err.message()))
+            })?;
             join(&mut whole, table);
+            texts.push((path, text));
         }
-        Wanted::of(&whole)
+        Wanted::of(&whole).map_err(|(key, why)| {
+            // The last one that sets a key decides.
+            let mut places = texts.iter().rev();
+            let place = places.find_map(|(path, text)| Some((path, position(text, &key)?)));
+            let place = place.map(|(path, line)| format!("{}:{line}: ", path.display()));
+            let place = place.unwrap_or_default();
+            Error::Config(format!("{place}[watch.guard] {key}: {why}"))
+        })
     }
 
-    fn of(whole: &Table) -> Result<Wanted, Error> {
+    /// What the configuration says; or a key, and what is wrong with it.
+    fn of(whole: &Table) -> Result<Wanted, (String, String)> {
         let watch = whole.get("watch").and_then(Value::as_table);
         let dry_run = watch.and_then(|watch| watch.get("dry_run")?.as_bool());
         let dry_run = dry_run.unwrap_or(false);
-        let mut table = match watch.and_then(|watch| watch.get("guard")) {
-            Some(Value::Table(table)) => table.clone(),
-            Some(_) => return Err(Error::Config("[watch.guard] is no table".to_owned())),
-            None => {
-                let rule = None;
-                return Ok(Wanted { rule, dry_run });
-            }
+        let Some(guard) = watch.and_then(|watch| watch.get("guard")) else {
+            let rule = None;
+            return Ok(Wanted { rule, dry_run });
         };
-        let is_on = match table.remove("enabled") {
-            Some(Value::Boolean(is_on)) => is_on,
-            None => true,
-            Some(_) => return Err(Error::Config("[watch.guard] enabled is no boolean".into())),
-        };
-        let rule: GuardRule = table
-            .try_into()
-            .map_err(|err| Error::Config(format!("[watch.guard]: {}", err.message())))?;
-        if let Some((key, why)) = rule.problems().into_iter().next() {
-            return Err(Error::Config(format!("[watch.guard] {key}: {why}")));
+        let wrong = |key: &str, why: &str| (key.to_owned(), why.to_owned());
+        let mut table = guard.clone();
+        let table = table.as_table_mut().ok_or(wrong("", "it is no table"))?;
+        let is_on = table.remove("enabled").unwrap_or(Value::Boolean(true));
+        let is_on = is_on
+            .as_bool()
+            .ok_or(wrong("enabled", "write true or false"))?;
+        // One by one, since an error of all does not name its key.
+        for (key, value) in &*table {
+            let one = Table::from_iter([(key.clone(), value.clone())]);
+            one.try_into::<GuardRule>()
+                .map_err(|err| wrong(key, err.message()))?;
         }
-        Ok(Wanted {
-            rule: is_on.then_some(rule),
-            dry_run,
-        })
+        let rule = std::mem::take(table).try_into::<GuardRule>();
+        let rule = rule.map_err(|err| wrong("", err.message()))?;
+        match rule.problems().into_iter().next() {
+            Some((key, why)) => Err(wrong(key, &why)),
+            None => Ok(Wanted {
+                rule: is_on.then_some(rule),
+                dry_run,
+            }),
+        }
     }
+}
+
+/// The line of a text in which a place is.
+fn line(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())]
+        .iter()
+        .filter(|it| **it == b'\n')
+        .count()
+}
+
+/// The line in which a file sets a key of the rule, or the rule.
+fn position(text: &str, key: &str) -> Option<usize> {
+    let root = DeTable::parse(text).ok()?;
+    let (mut table, mut at) = (Some(root.get_ref()), None);
+    for name in ["watch", "guard", key]
+        .into_iter()
+        .filter(|it| !it.is_empty())
+    {
+        let mut all = table?.iter();
+        let (found, value) = all.find(|(it, _)| it.get_ref().replace('-', "_") == name)?;
+        (table, at) = (value.get_ref().as_table(), Some(found.span().start));
+    }
+    at.map(|at| line(text, at))
 }
 
 impl GuardRule {
@@ -210,16 +247,45 @@ mod tests {
         assert_eq!(rule.end, ["/apps".parse().unwrap()]);
         put("etc/zmeld.toml.d/3.toml", "watch.guard.enabled = false\n");
         assert!(load().unwrap().rule.is_none());
-        for wrong in [
-            "watch.guard.protcet = [\"/kept\"]",
-            "watch.guard.stalled_max = \"50%\"",
-            "watch.guard.on_end = [\"notify-send\"]",
-            "watch.guard.end_below = \"101%\"",
-            "watch.guard = true",
-            "watch.guard",
+        for (wrong, said) in [
+            (
+                "\nwatch.guard.protcet = [\"/kept\"]",
+                ":2: [watch.guard] protcet: unknown field",
+            ),
+            (
+                "[watch.guard]\n\nend-below = 7",
+                ":3: [watch.guard] end_below: ",
+            ),
+            (
+                "watch.guard.on_end = [\"notify-send\"]",
+                ":1: [watch.guard] on_end: ",
+            ),
+            (
+                "watch.guard.end_below = \"101%\"",
+                ":1: [watch.guard] end_below: 101% is more",
+            ),
+            (
+                "watch.guard.enabled = 1",
+                ":1: [watch.guard] enabled: write true or false",
+            ),
+            ("watch.guard = true", "it is no table"),
+            ("watch.guard", ":1: "),
         ] {
             put("etc/zmeld.toml.d/4.toml", wrong);
-            assert!(load().is_err(), "{wrong}");
+            let err = load().unwrap_err().to_string();
+            let is_placed = err.starts_with("/etc/zmeld.toml.d/4.toml:") && !err.contains('\n');
+            assert!(is_placed && err.contains(said), "{err}");
         }
+        // What another file has set stays wrong where that one says nothing of it.
+        put("etc/zmeld.toml.d/4.toml", "watch.guard.end = []");
+        put(
+            "etc/zmeld.toml.d/1.toml",
+            "[watch.guard]\nroom_below = \"1%\"",
+        );
+        let err = load().unwrap_err().to_string();
+        assert!(
+            err.starts_with("/etc/zmeld.toml.d/1.toml:2: [watch.guard] room_below"),
+            "{err}"
+        );
     }
 }

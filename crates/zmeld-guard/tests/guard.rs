@@ -280,8 +280,6 @@ impl Machine {
             self.guard.look(self.now);
             self.reap();
             let said = self.says.lock().unwrap().drain(..).collect::<Vec<_>>();
-            let begins = "it follows this machine's memory";
-            let said = said.into_iter().filter(|text| !text.starts_with(begins));
             self.said.extend(said);
         }
         self.said[before..].to_vec()
@@ -555,10 +553,19 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
     let (code, said) = run("[watch.guard]\n", &[]);
     assert_eq!((code, said.lines().count()), (Some(3), 1), "{said}");
     assert!(said.contains("needs root"), "{said}");
-    let (code, said) = run("", &["--dry-run"]);
+    let (code, said) = run("", &[]);
     assert_eq!((code, said.lines().count()), (Some(0), 1), "{said}");
-    assert!(said.contains("--dry-run --config FILE"), "{said}");
-    // It goes on, until it is ended.
+    assert!(said.contains("zmeld-guard --dry-run"), "{said}");
+    let (code, said) = run("[watch.guard]\ngrace = 3\n", &["--dry-run"]);
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+    assert!(
+        said.contains("zmeld.toml:2: [watch.guard] grace: "),
+        "{said}"
+    );
+    // By the defaults; it goes on, until it is ended.
+    let (code, said) = run("", &["--dry-run"]);
+    assert_eq!(code, Some(124), "{said}");
+    assert!(said.contains(" holds "), "{said}");
     let (code, said) = run("[watch.guard]\nend = [\"/x\"]\n", &["--dry-run"]);
     assert_eq!(code, Some(124), "{said}");
     assert!(

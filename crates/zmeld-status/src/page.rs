@@ -365,9 +365,6 @@ fn guarded(guard: &Guarded) -> Section {
             }
         ));
     }
-    let watched = guard.watched.iter().take(GROUPS_SHOWN);
-    notes.extend(watched.map(|owner| format!("{owner} may be ended")));
-    notes.extend(left_alone(&[], &guard.unmatched));
     section.list(notes)
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=6.1,6.12 memory=512 systemd long dist groups-v1=6.1
+# guest: kernel=6.1,6.12 memory=512 systemd long dist load groups-v1=6.1
 #
 # The guard as the package brings it, in a Debian that systemd started: on control groups
 # of version 1 (6.1) and of version 2 (6.12). Services that run away are ended, one that
@@ -76,16 +76,16 @@ runs_away() {
 	systemctl reset-failed "$1.service" 2>/dev/null
 	sleep 5
 }
-runs_away zeros 'exec tail /dev/zero'
-runs_away deaf 'trap "" TERM; exec tail /dev/zero'
-runs_away forks 'trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait'
+runs_away leak 'exec /guest/load grow 1 100000 60'
+runs_away deaf 'trap "" TERM; exec /guest/load grow 2 100000 60'
+runs_away forks 'trap "/guest/load grow 3 100000 60 & exit" TERM; /guest/load grow 4 100000 60 & wait'
 
 kill -KILL "$guard"
 ok "killed, it comes back" within 300 sh -c \
 	"systemctl -q is-active zmeld-guard.service &&
 	[ \$(systemctl show --value -p MainPID zmeld-guard.service) != $guard ]"
 sleep 15
-runs_away again 'exec tail /dev/zero'
+runs_away again 'exec /guest/load grow 5 100000 60'
 journalctl -o cat -u zmeld-guard.service | sed 's/^/# /'
 systemctl stop steady.service
 systemctl stop zmeld-guard.service

@@ -233,9 +233,8 @@ fn guarded(guard: &Guarded) -> String {
         false => "memory is not short",
     };
     format!(
-        "guard: room for {}, {state}; owners that may be ended {}, processes that were {}",
+        "guard: room for {}, {state}; processes ended {}",
         bytes(guard.headroom_bytes),
-        guard.watched.len(),
         guard.ended_total
     )
 }
