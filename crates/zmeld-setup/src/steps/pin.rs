@@ -174,7 +174,11 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
             Err(Error::place(path, "it is a symbolic link", way_out))
         }
         Some(meta) => root_owned::check(path, &meta, owner(host)).map_err(said),
-        None => Ok(()),
+        None => Err(Error::place(
+            path,
+            "there is no such dictionary",
+            "name one that is there, or leave it out",
+        )),
     }
 }
 
