@@ -34,8 +34,7 @@ pub fn choices(text: &str) -> Vec<String> {
 /// `recomp_algorithm` such as `#1: lzo lz4 [zstd]`. Linux 7.2 leaves zeros between them.
 pub fn recompression(text: &str) -> BTreeMap<u8, String> {
     let lines = text.lines().filter_map(|line| {
-        let line = line.trim_start_matches('\0').strip_prefix('#')?;
-        let (priority, names) = line.split_once(':')?;
+        let (priority, names) = line.split_once('#')?.1.split_once(':')?;
         let codec = chosen(names).filter(|_| names.contains('['))?;
         Some((priority.trim().parse().ok()?, codec.to_owned()))
     });
@@ -156,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_codec_in_brackets_recompresses() {
-        let text = "#1: lzo lz4 [zstd] \n\0\0\0\0#2: [lz4hc] \n#3: lzo\nx\n";
+        let text = "#1: lzo lz4 [zstd] \n????#2: [lz4hc] \n#3: lzo\nx\n";
         let expected = [(1, "zstd".to_owned()), (2, "lz4hc".to_owned())];
         assert_eq!(recompression(text), expected.into());
     }

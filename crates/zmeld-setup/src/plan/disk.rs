@@ -264,7 +264,10 @@ impl Draft<'_> {
             }
             return Ok(path);
         }
-        if self.recorded(group).next().is_some() {
+        if self
+            .recorded(group)
+            .any(|it| it.step.place() == Some(&path))
+        {
             return Ok(path);
         }
         Err(Error::place(
@@ -332,8 +335,8 @@ impl Draft<'_> {
     /// look at it can plan all the same: it is looked at again before it is written to.
     pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
         let found = match self.carried(path) {
-            Err(err) if err.is_timeout() => return Err(err),
-            found => found.unwrap_or_default(),
+            Err(err) if err.is_denied() => Vec::new(),
+            found => found?,
         };
         match found.iter().all(|it| it == keeps) {
             true => Ok(()),

@@ -118,7 +118,12 @@ impl Draft<'_> {
     fn order_of_areas(&mut self) {
         let own = self.own_areas();
         let mut areas: Vec<Area> = Vec::new();
-        for (tier, _, priority) in self.config.areas() {
+        // One that the kernel chooses is below those that there are, or the same from 6.19 on.
+        let chosen = |at: usize| match self.machine.kernel_from(6, 19) {
+            true => -1,
+            false => i32::MIN / 2 - at as i32,
+        };
+        for (at, (tier, _, priority)) in self.config.areas().into_iter().enumerate() {
             let place = tier.kind.place();
             areas.push(Area {
                 name: Group::of_tier(tier.name.as_str()),
@@ -127,11 +132,9 @@ impl Draft<'_> {
                 is_disk: tier.kind.is_on_disk(),
                 size_bytes: self.size_of(&tier.kind),
                 moves_on: place.is_some(),
-                // The kernel gives it one below those that there are.
-                priority: if priority < 0 {
-                    i32::MIN
-                } else {
-                    priority.into()
+                priority: match priority < 0 {
+                    true => chosen(at),
+                    false => priority.into(),
                 },
                 path: place.map(|it| self.host.resolved(&it.path)),
             });
@@ -162,7 +165,8 @@ impl Draft<'_> {
         for ram in areas.iter().filter(|it| !it.is_disk) {
             let disks = areas.iter().filter(|it| it.is_disk);
             let beside = disks.filter(|it| it.is_asked || ram.is_asked);
-            let others = beside.clone().filter(|it| !(it.is_tier && ram.is_tier));
+            let others = beside.clone();
+            let others = others.filter(|it| !(it.is_tier && ram.is_tier) || it.priority < 0);
             let key = |disk: &Area| match ram.is_asked {
                 true => ram.name.clone(),
                 false => disk.name.clone(),

@@ -147,7 +147,8 @@ fn judged(machine: &Machine, was: &str, counts: &mut Count) -> Result<bool, Stri
     }
     let status = machine.zmeld(&["status", "--json"]).json();
     let told = plan.json();
-    let problems = told["problems"].as_array().into_iter().flatten();
+    let of = |key: &str| told[key].as_array().into_iter().flatten();
+    let (problems, skipped) = (of("problems"), of("skipped"));
     let findings = status["findings"].as_array();
     let findings = findings.ok_or("status has no findings")?;
     let has_pages = machine.has_pages_in_swap();
@@ -163,6 +164,11 @@ fn judged(machine: &Machine, was: &str, counts: &mut Count) -> Result<bool, Stri
             let text = it["text"].as_str().unwrap_or_default();
             it["trap"].as_str() == Some(id) || text.contains(what)
         };
+        // A tier that is optional, and not set up.
+        let mut skipped = skipped.clone();
+        let group = format!("tier.{}", it["subject"].as_str().unwrap_or_default());
+        let is_skipped = id == "not-applied" && skipped.any(|it| it["group"] == group.as_str());
+        let is_meant = is_meant || is_skipped;
         is_meant || is_of_use || problems.clone().any(is_it) || machine.is_furnished_with(id)
     };
     let untold: Vec<String> = findings
