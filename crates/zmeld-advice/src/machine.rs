@@ -97,20 +97,21 @@ impl Machine {
         })
     }
 
-    /// Whether the disk swap that it has is too small for zswap in front of it: a device
-    /// in RAM suits it better, which the recommendation goes by.
-    pub fn has_little_disk_swap(&self) -> bool {
-        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
-        let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
-        let zswap = self.zswap.as_ref();
-        zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
-    }
-
     /// The state of the driver of that name.
     pub fn feature(&self, driver: &str) -> &Feature {
         match driver {
             "zmeld" => &self.zmeld,
             _ => &self.zram,
+        }
+    }
+
+    /// Whether the driver of that name has no such codec, as far as one can tell where no device
+    /// shows which it has: from Linux 6.12 on zram takes none that it was not built with.
+    pub fn lacks_codec(&self, driver: &str, codec: &str) -> bool {
+        let there = &self.feature(driver).codecs;
+        match there.is_empty() {
+            true => driver == "zram" && codec == ZWORD && self.kernel_from(6, 12),
+            false => !there.iter().any(|it| it == codec),
         }
     }
 

@@ -132,27 +132,30 @@ impl Check<'_> {
         for pair in areas.windows(2) {
             let ((one, _, high), (other, _, low)) = (&pair[0], &pair[1]);
             let (one_name, name) = (&one.name, &other.name);
-            let what =
+            let (id, what) =
                 if high == low && one.kind.is_on_disk() != other.kind.is_on_disk() && *high >= 0 {
-                    format!(
+                    let what = format!(
                     "tier.{one_name} and tier.{name} share priority {high}, so that pages go to \
                      RAM and to disk in turn; give the disk a lower one"
-                )
+                );
+                    (FindingId::EqualPriority, what)
                 } else if high < low {
-                    format!(
+                    let what = format!(
                     "tier.{name} is filled first (priority {low}, tier.{one_name} has {high}), \
                      though it stands below it; exchange the tiers or the priorities"
-                )
+                );
+                    (FindingId::Priorities, what)
                 } else if high > low && one.kind.is_on_disk() && !other.kind.is_on_disk() {
-                    format!(
+                    let what = format!(
                     "tier.{one_name} is a disk and is filled first, and tier.{name}, which is in \
                      RAM, only once that is full; put tier.{name} above it"
-                )
+                );
+                    (FindingId::Priorities, what)
                 } else {
                     continue;
                 };
             let key = format!("tier.{name}.priority");
-            self.warning(FindingId::Priorities, &key, what);
+            self.warning(id, &key, what);
         }
     }
 

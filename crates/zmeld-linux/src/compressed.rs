@@ -1,6 +1,8 @@
 //! What compressed swap says of itself: the devices of zram and zmeld, and zswap's
 //! parameters.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// Where zswap's parameters are.
@@ -26,6 +28,17 @@ pub fn choices(text: &str) -> Vec<String> {
     words
         .map(|word| word.trim_matches(['[', ']']).to_owned())
         .collect()
+}
+
+/// The codecs that pages are compressed with again, by their priority: lines of
+/// `recomp_algorithm` such as `#1: lzo lz4 [zstd]`. Linux 7.2 leaves zeros between them.
+pub fn recompression(text: &str) -> BTreeMap<u8, String> {
+    let lines = text.lines().filter_map(|line| {
+        let (priority, names) = line.split_once('#')?.1.split_once(':')?;
+        let codec = chosen(names).filter(|_| names.contains('['))?;
+        Some((priority.trim().parse().ok()?, codec.to_owned()))
+    });
+    lines.collect()
 }
 
 /// The columns of `mm_stat`.
@@ -138,6 +151,13 @@ mod tests {
         let many = "99999999999999999999999999999 0 0 0 0 0 0";
         assert_eq!(MmStat::parse(many).unwrap().stored_bytes, u64::MAX);
         assert_eq!(Backed::parse("2 3 4").unwrap().held_bytes, 8192);
+    }
+
+    #[test]
+    fn the_codec_in_brackets_recompresses() {
+        let text = "#1: lzo lz4 [zstd] \n????#2: [lz4hc] \n#3: lzo\nx\n";
+        let expected = [(1, "zstd".to_owned()), (2, "lz4hc".to_owned())];
+        assert_eq!(recompression(text), expected.into());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use zmeld_advice::size::table_bytes;
 use zmeld_config::RamDriver;
-use zmeld_linux::compressed::{choices, chosen, numbers};
+use zmeld_linux::compressed::{self, choices, chosen, numbers};
 pub use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::mounts::{self, Mount};
 use zmeld_linux::{swaps, Host, HostError};
@@ -228,7 +228,7 @@ impl Device {
             codecs: choices(&codecs),
             can_recompress: recompression.is_some(),
             recompression: recompression
-                .map(|text| parse_recompression(&text))
+                .map(|text| compressed::recompression(&text))
                 .unwrap_or_default(),
             can_write_back: backing.is_some(),
             backing: backing.filter(|path| !path.is_empty() && path != "none"),
@@ -305,17 +305,6 @@ fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
     })
 }
 
-/// Lines such as `#1: lzo lz4 [zstd]`.
-fn parse_recompression(text: &str) -> BTreeMap<u8, String> {
-    text.lines()
-        .filter_map(|line| {
-            let (priority, names) = line.strip_prefix('#')?.split_once(':')?;
-            let codec = chosen(names).filter(|_| names.contains('['))?;
-            Some((priority.trim().parse().ok()?, codec.to_owned()))
-        })
-        .collect()
-}
-
 /// The mount table, as far as compressed devices and swap files need it.
 pub(super) struct Mounts(Vec<Mount>);
 
@@ -348,14 +337,6 @@ impl Mounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_codec_in_brackets_recompresses() {
-        let recompression = parse_recompression("#1: lzo lz4 [zstd]\n#2: [lz4hc]\n#3: lzo\nx\n");
-        assert_eq!(recompression[&1], "zstd");
-        assert_eq!(recompression[&2], "lz4hc");
-        assert_eq!(recompression.len(), 2);
-    }
 
     fn mounts(table: &str) -> Mounts {
         let (_dir, host) = zmeld_linux::Host::planted(&[(mounts::PATH, table)]);

@@ -33,16 +33,12 @@ pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
     ))
 }
 
-/// The codecs that a configuration asks for and the kernel has not got, as far as a
-/// device shows what it has.
+/// The codecs that a configuration asks for and the kernel has not got, as far as one can tell.
 pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
     let mut problems = Vec::new();
     for (tier, device) in config.in_ram() {
-        let there = &machine.feature(device.driver.name()).codecs;
-        if there.is_empty() {
-            continue;
-        }
-        let is_missing = |codec: &&Codec| !there.contains(&codec.name);
+        let driver = device.driver.name();
+        let is_missing = |codec: &&Codec| machine.lacks_codec(driver, &codec.name);
         let first: Vec<&Codec> = device.codec.iter().collect();
         let again = device.recompress.iter().map(|it| &it.codec);
         let again = again.filter(is_missing);
@@ -52,15 +48,15 @@ pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
             let instead = "takes the kernel's default instead";
             ("codec", names.join(", no "), instead)
         });
+        let there = match &machine.feature(driver).codecs[..] {
+            [] => String::new(),
+            there => format!("; it has {}", there.join(", ")),
+        };
         for (key, none, so) in default.into_iter().chain(missing) {
             problems.push(Finding::new(
                 Severity::Warning,
                 format!("tier.{}.{key}", tier.name),
-                format!(
-                    "this kernel's {} has no {none}, and zmeld up {so}; it has {}",
-                    device.driver.name(),
-                    there.join(", ")
-                ),
+                format!("this kernel's {driver} has no {none}, and zmeld up {so}{there}"),
             ));
         }
     }

@@ -455,9 +455,12 @@ impl Run<'_> {
     }
 
     fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
-        for planned in &group.steps {
-            let is_it = |it: &Record| it.group == group.name && it.step == planned.step;
-            if self.journal.records().iter().any(is_it) {
+        for (at, planned) in group.steps.iter().enumerate() {
+            // Two codecs of a list may have the same parameters.
+            let count = group.steps[..=at].iter();
+            let count = count.filter(|it| it.step == planned.step).count();
+            let is_it = |it: &&Record| it.group == group.name && it.step == planned.step;
+            if self.journal.records().iter().filter(is_it).count() >= count {
                 continue;
             }
             if self.is_stopped() {

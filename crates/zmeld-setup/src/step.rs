@@ -322,6 +322,23 @@ impl Step {
         }
     }
 
+    /// The drive or file that it works on, or makes.
+    pub(crate) fn place(&self) -> Option<&Path> {
+        let device = match self {
+            Step::CreateFile(step) => return Some(&step.path),
+            Step::FormatLuks(step) => &step.device,
+            Step::OpenCrypt(step) => &step.device,
+            Step::MakeSwap(step) => &step.device,
+            Step::SwapOn(step) => &step.device,
+            Step::SetAttribute(step) => step.with.as_ref()?,
+            _ => return None,
+        };
+        match device {
+            DeviceRef::Path(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Whether it is changed alone, while what its group made is in use.
     pub fn is_live(&self) -> bool {
         match self {

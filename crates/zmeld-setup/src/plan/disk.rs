@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
-    refuse_cut, signatures, swap_signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
+    refuse_cut, signatures, swap_signatures, CreateFile, FormatLuks, MakeSwap, Mode, SwapOn,
 };
 use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
@@ -43,8 +43,9 @@ impl PlannedTier for DiskSwap {
                 path.clone()
             }
         };
-        let ours = draft.recorded(steps.name).next().is_some();
-        let active = draft.host.swap_on(&path)?.filter(|_| !ours);
+        draft.must_be_free(&path, steps.name)?;
+        let after = draft.carried_after(&path);
+        let active = draft.host.swap_on(&path)?.filter(|_| after.is_none());
         // It has to leave that first, and nothing else may keep it from being encrypted then.
         let is_plain = active.is_some() && self.encryption != Encryption::None;
         if let Some(active) = active.filter(|_| !is_plain) {
@@ -66,7 +67,7 @@ impl PlannedTier for DiskSwap {
             Encryption::None => self.format || created || draft.was_begun(self, steps.name),
             _ => true,
         };
-        if !ours && !created && makes_header && !is_plain {
+        if !created && makes_header && !is_plain {
             match &self.encryption {
                 Encryption::None => draft.may_become_swap(&path)?,
                 Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
@@ -78,7 +79,9 @@ impl PlannedTier for DiskSwap {
             encryption => {
                 if let Encryption::Luks { key_file, cipher } = encryption {
                     check_key_file(draft.host, key_file)?;
-                    if self.format {
+                    let is_ours =
+                        |step: &Step| matches!(step, Step::FormatLuks(it) if it.device == device);
+                    if self.format || draft.recorded(steps.name).any(|it| is_ours(&it.step)) {
                         let format = FormatLuks {
                             device: device.clone(),
                             key_file: key_file.clone(),
@@ -91,7 +94,7 @@ impl PlannedTier for DiskSwap {
                             "it is in use by swap that is not encrypted, and carries no LUKS volume",
                             "add format = true to its tier, which makes it one",
                         ));
-                    } else if !ours {
+                    } else {
                         draft.must_carry(&path, "crypto_LUKS")?;
                     }
                 }
@@ -107,7 +110,7 @@ impl PlannedTier for DiskSwap {
                 label: tier.name.to_string(),
             };
             steps.add(Step::MakeSwap(make), "unless it is one already");
-        } else if !ours {
+        } else {
             draft.must_be_swap(&path)?;
         }
         if self.encryption == Encryption::None {
@@ -132,17 +135,65 @@ impl PlannedTier for DiskSwap {
 }
 
 impl Draft<'_> {
-    /// Whether zmeld would have made the file, and whoever did wrote nothing into it before
-    /// it was made a swap area.
+    /// Whether zmeld made it a swap area, or would have made the file, and whoever did wrote
+    /// nothing into it.
     fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {
-        let is_made = |record: &Record| matches!(record.step, Step::MakeSwap(_));
-        match &disk.source {
-            Source::File { path, size } => {
-                let is_begun = self.recorded(group).any(is_made) || is_unwritten(self.host, path);
-                size.is_some() && is_begun
-            }
-            Source::Device(_) => false,
+        let path = match &disk.source {
+            Source::Device(location) => location.path(),
+            Source::File { path, .. } => path.clone(),
+        };
+        let device = DeviceRef::Path(path.clone());
+        let is_made = |it: &Record| matches!(&it.step, Step::MakeSwap(it) if it.device == device);
+        let is_file = matches!(&disk.source, Source::File { size: Some(_), .. });
+        self.recorded(group).any(is_made) || is_file && is_unwritten(self.host, &path)
+    }
+
+    /// What a place carries once what earlier runs did to it is taken back; none where they did
+    /// nothing to it.
+    fn carried_after(&self, path: &Path) -> Option<Vec<String>> {
+        let path = self.host.resolved(path);
+        let records = self.records.iter();
+        let records = records.filter(|it| {
+            let place = it.step.place();
+            place.is_some_and(|it| self.host.resolved(it) == path)
+        });
+        let mut carried = None;
+        for record in records {
+            let was_there = |kind: &str| match record.before.is_some() {
+                true => vec![kind.to_owned()],
+                false => Vec::new(),
+            };
+            let found = match &record.step {
+                Step::FormatLuks(_) => was_there("crypto_LUKS"),
+                Step::MakeSwap(_) => was_there("swap"),
+                Step::OpenCrypt(open) if matches!(open.mode, Mode::Luks { .. }) => {
+                    vec!["crypto_LUKS".to_owned()]
+                }
+                Step::SwapOn(_) => vec!["swap".to_owned()],
+                _ => Vec::new(),
+            };
+            // The first that was done to it found it as it was before.
+            carried.get_or_insert(found);
         }
+        carried
+    }
+
+    /// What a place carries, or will, before anything is done to it.
+    fn carried(&self, path: &Path) -> Result<Vec<String>, Error> {
+        self.carried_after(path)
+            .map_or_else(|| signatures(self.host, path), Ok)
+    }
+
+    /// Refuses a place that another tier has by another name.
+    pub(super) fn must_be_free(&mut self, path: &Path, group: &str) -> Result<(), Error> {
+        let resolved = self.host.resolved(path);
+        if let Some((_, other)) = self.places.iter().find(|it| it.0 == resolved) {
+            let problem = format!("{other} has it already");
+            let way_out = "each tier needs a place of its own: name another";
+            return Err(Error::place(path, problem, way_out));
+        }
+        self.places.push((resolved, group.to_owned()));
+        Ok(())
     }
 
     /// What is swapped to already keeps its priority.
@@ -213,7 +264,10 @@ impl Draft<'_> {
             }
             return Ok(path);
         }
-        if self.recorded(group).next().is_some() {
+        if self
+            .recorded(group)
+            .any(|it| it.step.place() == Some(&path))
+        {
             return Ok(path);
         }
         Err(Error::place(
@@ -234,25 +288,28 @@ impl Draft<'_> {
     ) -> Result<(), Error> {
         let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
         let made = self.recorded(steps.name).find(|it| is_create(&it.step));
-        let ours = made.is_some();
         let made = made.map(|it| it.step.clone());
         let is_made_here = matches!(&made, Some(Step::CreateFile(create)) if create.path == *path);
         let there = self.host.exists(path);
         match size {
-            Some(size) if !there || ours => {
+            Some(size) if !there || is_made_here => {
                 let size_bytes = size.bytes(self.machine.ram_bytes);
-                if !ours {
-                    refuse_tiny(size_bytes)?;
-                    check_place(self.host, path, size_bytes)?;
-                }
-                let create = CreateFile {
+                let create = Step::CreateFile(CreateFile {
                     path: path.to_path_buf(),
                     size_bytes,
-                };
-                steps.add(
-                    Step::CreateFile(create),
-                    format!("{size}, with all its blocks"),
-                );
+                });
+                if made.as_ref() != Some(&create) {
+                    refuse_tiny(size_bytes)?;
+                    // The other one goes first.
+                    let freed = match &made {
+                        Some(Step::CreateFile(it)) if it.path.parent() == path.parent() => {
+                            it.size_bytes
+                        }
+                        _ => 0,
+                    };
+                    check_place(self.host, path, size_bytes.saturating_sub(freed))?;
+                }
+                steps.add(create, format!("{size}, with all its blocks"));
                 Ok(())
             }
             // It would go with the step that made it.
@@ -277,9 +334,9 @@ impl Draft<'_> {
     /// Refuses a drive that carries anything but what it is to become. Who may not
     /// look at it can plan all the same: it is looked at again before it is written to.
     pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
-        let found = match signatures(self.host, path) {
-            Err(err) if err.is_timeout() => return Err(err),
-            found => found.unwrap_or_default(),
+        let found = match self.carried(path) {
+            Err(err) if err.is_denied() => Vec::new(),
+            found => found?,
         };
         match found.iter().all(|it| it == keeps) {
             true => Ok(()),
@@ -289,23 +346,34 @@ impl Draft<'_> {
 
     /// The same for a swap area without encryption.
     fn may_become_swap(&self, path: &Path) -> Result<(), Error> {
-        match swap_signatures(self.host, path) {
-            Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
-            _ => self.may_be_lost(path, "swap"),
+        match self.is_swap(path)? {
+            true => Ok(()),
+            false => self.may_be_lost(path, "swap"),
         }
     }
 
     fn must_be_swap(&self, path: &Path) -> Result<(), Error> {
+        match self.is_swap(path)? {
+            true => Ok(()),
+            false => self.must_carry(path, "swap"),
+        }
+    }
+
+    /// Whether somebody else made it a swap area; refuses one that was cut.
+    fn is_swap(&self, path: &Path) -> Result<bool, Error> {
+        if self.carried_after(path).is_some() {
+            return Ok(false);
+        }
         match swap_signatures(self.host, path) {
-            Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
-            _ => self.must_carry(path, "swap"),
+            Ok(found) if found == ["swap"] => refuse_cut(self.host, path).map(|()| true),
+            _ => Ok(false),
         }
     }
 
     /// What is only to be used has to be what it is used as.
     fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
         // Who may not look at it can plan all the same: swapon takes nothing else.
-        let found = match signatures(self.host, path) {
+        let found = match self.carried(path) {
             Err(err) if err.is_denied() => return Ok(()),
             found => found?,
         };

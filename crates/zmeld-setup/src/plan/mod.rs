@@ -345,6 +345,7 @@ impl Plan {
             options,
             groups: Vec::new(),
             skipped: Vec::new(),
+            places: Vec::new(),
             problems,
         };
         let mut refused = Vec::new();
@@ -492,6 +493,8 @@ pub(crate) struct Draft<'a> {
     options: &'a Options,
     groups: Vec<Group>,
     skipped: Vec<Skipped>,
+    /// The drives and files of the tiers so far, each with its tier's group.
+    places: Vec<(PathBuf, String)>,
     problems: Vec<Finding>,
 }
 

@@ -61,12 +61,9 @@ impl PlannedTier for RamDevice {
                     .push(Finding::new(Severity::Warning, about, what));
                 continue;
             }
-            if draft.host.exists(dictionary) {
-                check_dictionary(draft.host, dictionary)?;
-            }
+            check_dictionary(draft.host, dictionary)?;
         }
-        let there = &draft.machine.feature(driver.name()).codecs;
-        codecs(self, there, draft.options.only_named, steps)?;
+        codecs(self, draft.machine, draft.options.only_named, steps)?;
         if let Some(backing) = backing {
             let set = Step::SetAttribute(SetAttribute::backing(backing));
             steps.add(set, "where pages that are not worth RAM go");
@@ -237,10 +234,8 @@ impl Draft<'_> {
             }
             Err(err) => return Err(err),
         };
-        // Once it is zmeld's, it carries what was written back.
-        if self.recorded(steps.name).next().is_none() {
-            self.may_be_lost(&path, "")?;
-        }
+        self.must_be_free(&path, steps.name)?;
+        self.may_be_lost(&path, "")?;
         let below = DeviceRef::Path(path);
         let name = format!("zmeld-{}", tier.name);
         match self.open(
@@ -328,18 +323,23 @@ impl Draft<'_> {
 
 /// What pages are compressed with, and what they may be compressed with again. An experiment
 /// compares what it names; a machine is better off with another codec than without swap, so
-/// what is not `there` (all codecs, as far as a device shows them) is passed over.
+/// what it has not got is passed over.
 fn codecs(
     device: &RamDevice,
-    there: &[String],
+    machine: &Machine,
     must_have: bool,
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
-    let is_missing = |codec: &Codec| !there.is_empty() && !there.contains(&codec.name);
+    let driver = device.driver.name();
+    let there = &machine.feature(driver).codecs;
+    let is_missing = |codec: &Codec| machine.lacks_codec(driver, &codec.name);
     let check = |codec: &Codec| match must_have && is_missing(codec) {
         true => Err(Error::NoCodec {
             codec: codec.name.clone(),
-            there: there.join(", "),
+            there: match there.is_empty() {
+                true => "only those that it was built with".to_owned(),
+                false => there.join(", "),
+            },
         }),
         false => Ok(()),
     };

@@ -2,9 +2,9 @@
 //! that was not built for it, or that it refuses. A machine that swaps to zram is better
 //! off than one that does not swap.
 //!
-//! The tier keeps its size, limit, priority, discards and writeback, and its codec where
-//! zram is sure to have it. What only zmeld has, or only some kernels' zram, is left out:
-//! melding, zword, recompression.
+//! The tier keeps its size, limit, priority, discards, writeback, and its codecs, as far as
+//! zram has them. What only zmeld has, or only some kernels' zram, is left out: melding,
+//! zword, recompression.
 
 use serde::Serialize;
 use zmeld_advice::module::why_no_zmeld;
@@ -16,7 +16,8 @@ use crate::journal::State;
 use zmeld_config::{
     Codec, Config, Finding, FindingId, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };
-use zmeld_observe::machine::{Feature, Machine};
+use zmeld_linux::crypto::ZWORD;
+use zmeld_observe::machine::Machine;
 
 use super::Plan;
 
@@ -88,7 +89,7 @@ pub(super) fn with_stand_ins(
     for tier in &mut config.tiers {
         let Tier { name, kind, .. } = tier;
         match kind.get_mut::<RamDevice>() {
-            Some(device) if device.driver == RamDriver::Zmeld => replace(device, &machine.zram),
+            Some(device) if device.driver == RamDriver::Zmeld => replace(device),
             _ => continue,
         }
         all.push(StandIn {
@@ -123,15 +124,14 @@ fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(St
 }
 
 /// Its settings as those of a zram device, whatever kernel's that is.
-fn replace(device: &mut RamDevice, zram: &Feature) {
-    // Which codecs a kernel's zram was built with only a device tells (Debian's 6.12 has no
-    // lzo): where there is none to ask, zram takes the one that it was built for.
-    let is_there = |codec: &Codec| zram.codecs.contains(&codec.name);
+fn replace(device: &mut RamDevice) {
     device.driver = RamDriver::Zram;
     device.meld = MeldMode::Off;
     device.check_writes = None;
     device.recompress.clear();
-    device.codec.retain(is_there);
+    // Of the others those that this zram was built without are passed over; the plan does not
+    // hang on whether there is a device yet that shows which.
+    device.codec.retain(|codec| codec.name != ZWORD);
     for codec in &mut device.codec {
         *codec = Codec::new(&codec.name);
     }

@@ -4,13 +4,28 @@
 use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use zmeld_config::{Encryption, Finding, FindingId, Severity, Swappiness};
+use zmeld_config::{Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
+use zmeld_linux::hibernation::size_bytes;
 
 use super::{Draft, Group};
 use zmeld_observe::tunables::Unfit;
 use zmeld_observe::{image, tunables};
+
+/// A swap area when the plan is carried out.
+struct Area {
+    name: String,
+    is_asked: bool,
+    is_tier: bool,
+    is_disk: bool,
+    /// Of a disk; the most that there is where nobody can tell.
+    size_bytes: u64,
+    /// Whether pages go on from it to a drive of its own.
+    moves_on: bool,
+    priority: i32,
+    path: Option<PathBuf>,
+}
 
 impl Draft<'_> {
     pub(super) fn warn(&mut self, id: FindingId, key: &str, what: String) {
@@ -29,16 +44,19 @@ impl Draft<'_> {
         let mut unlimited = Vec::new();
         for (tier, device) in config.in_ram() {
             let (name, size) = (tier.name.as_str(), device.size.bytes(ram));
-            match &device.memory_limit {
-                _ if !self.asked_for(tier) => {}
-                Some(limit) => self.beyond_limit(name, size, limit.bytes(ram).min(ram)),
-                None => unlimited.push((name, size)),
+            if !self.asked_for(tier) {
+                continue;
             }
+            let limit = device.memory_limit.map(|it| it.bytes(ram).min(ram));
+            if limit.is_none() {
+                unlimited.push((name, size));
+            }
+            self.beyond_limit(name, size, limit);
         }
         self.too_large(&unlimited);
         self.readable_copies();
         self.hibernation();
-        self.lru_inversion();
+        self.order_of_areas();
         if !self.options.only_named {
             self.unfit_tunables();
         }
@@ -94,34 +112,111 @@ impl Draft<'_> {
         table.is_some_and(|it| is_listed(&it)) || zmeld_observe::is_encrypted(self.host, path)
     }
 
-    /// A RAM device that fills before a disk does, with nothing that moves its cold pages on:
-    /// a tier below it, or swap that somebody else switched on.
-    fn lru_inversion(&mut self) {
-        let (areas, own) = (self.config.areas(), self.own_areas());
-        let mut others = self.machine.swaps.iter();
-        let other = others.find(|it| !it.is_in_ram() && !own.contains(&it.path));
-        // As the recommendation has it: there is little that could be upside down.
-        let other = other.filter(|_| !self.machine.has_little_disk_swap());
-        for (tier, _, priority) in &areas {
-            if tier.kind.place().is_some() || !self.asked_for(tier) {
+    /// Which areas are filled before which: a RAM device that fills before a disk does, with
+    /// nothing that moves its cold pages on, and one beside or below a disk. What tiers are to
+    /// each other the configuration shows by itself, but for the first.
+    fn order_of_areas(&mut self) {
+        let own = self.own_areas();
+        let mut areas: Vec<Area> = Vec::new();
+        // One that the kernel chooses is below those that there are, or the same from 6.19 on.
+        let chosen = |at: usize| match self.machine.kernel_from(6, 19) {
+            true => -1,
+            false => i32::MIN / 2 - at as i32,
+        };
+        for (at, (tier, _, priority)) in self.config.areas().into_iter().enumerate() {
+            let place = tier.kind.place();
+            areas.push(Area {
+                name: Group::of_tier(tier.name.as_str()),
+                is_asked: self.asked_for(tier),
+                is_tier: true,
+                is_disk: tier.kind.is_on_disk(),
+                size_bytes: self.size_of(&tier.kind),
+                moves_on: place.is_some(),
+                priority: match priority < 0 {
+                    true => chosen(at),
+                    false => priority.into(),
+                },
+                path: place.map(|it| self.host.resolved(&it.path)),
+            });
+        }
+        for other in &self.machine.swaps {
+            let is_known = areas.iter().any(|it| it.path.as_ref() == Some(&other.path));
+            if is_known || own.contains(&other.path) || other.is_in_ram() && self.options.take_over
+            {
                 continue;
             }
-            let is_below = |(it, _, disk): &&(&zmeld_config::Tier, _, i16)| {
-                it.kind.is_on_disk() && disk < priority
-            };
-            let below = areas.iter().find(is_below);
-            let below = below.map(|(disk, ..)| Group::of_tier(disk.name.as_str()));
-            let Some(below) = below.or_else(|| Some(other?.shown().to_string())) else {
-                continue;
-            };
-            let what = format!(
-                "cold pages stay in tier.{} and hot ones go to {below} once it is full; give it a \
-                 writeback device instead, or use kind = \"zswap\"",
-                tier.name
-            );
-            let key = Group::of_tier(tier.name.as_str());
-            self.warn(FindingId::LruInversion, &key, what);
+            areas.push(Area {
+                name: other.shown().to_string(),
+                is_asked: false,
+                is_tier: false,
+                is_disk: !other.is_in_ram(),
+                size_bytes: other.size_bytes,
+                moves_on: false,
+                priority: other.priority,
+                path: None,
+            });
         }
+        // As the recommendation has it: there is little that could be upside down.
+        let sizes = areas.iter().filter(|it| it.is_disk).map(|it| it.size_bytes);
+        let size = sizes.fold(0, u64::saturating_add);
+        let zswap = self.machine.zswap.as_ref();
+        let is_little = self.config.zswap().is_none()
+            && zswap.is_some_and(|it| it.is_held_back_by(size, self.machine.ram_bytes));
+        for ram in areas.iter().filter(|it| !it.is_disk) {
+            let disks = areas.iter().filter(|it| it.is_disk);
+            let beside = disks.filter(|it| it.is_asked || ram.is_asked);
+            let others = beside.clone();
+            let others = others.filter(|it| !(it.is_tier && ram.is_tier) || it.priority < 0);
+            let key = |disk: &Area| match ram.is_asked {
+                true => ram.name.clone(),
+                false => disk.name.clone(),
+            };
+            let is_below = |it: &&Area| {
+                let is_meant = is_little && !(it.is_tier && ram.is_tier);
+                it.priority < ram.priority && !ram.moves_on && !is_meant
+            };
+            if let Some(below) = beside.clone().find(is_below) {
+                let what = format!(
+                    "cold pages stay in {} and hot ones go to {} once it is full; give it a \
+                     writeback device instead, or use kind = \"zswap\"",
+                    ram.name, below.name
+                );
+                self.warn(FindingId::LruInversion, &key(below), what);
+            }
+            if let Some(equal) = others.clone().find(|it| it.priority == ram.priority) {
+                let what = format!(
+                    "{} and {} share priority {}, so that pages go to RAM and to disk in turn; \
+                     give one of them another",
+                    ram.name, equal.name, ram.priority
+                );
+                let key = format!("{}.priority", key(equal));
+                self.warn(FindingId::EqualPriority, &key, what);
+            }
+            if let Some(above) = others.clone().find(|it| it.priority > ram.priority) {
+                let what = format!(
+                    "{} is filled first, and {}, which is in RAM, only once that is full; give \
+                     them other priorities",
+                    above.name, ram.name
+                );
+                let key = format!("{}.priority", key(above));
+                self.warn(FindingId::Priorities, &key, what);
+            }
+        }
+    }
+
+    /// How much a disk holds, or a file when it is there.
+    fn size_of(&self, kind: &Kind) -> u64 {
+        let size = match kind {
+            Kind::Disk(disk) => match &disk.source {
+                Source::Device(location) => size_bytes(self.host, &location.path()),
+                Source::File { path, size } => match self.host.tree().metadata(path) {
+                    Ok(meta) => Some(meta.len()),
+                    Err(_) => size.map(|it| it.bytes(self.machine.ram_bytes)),
+                },
+            },
+            _ => Some(0),
+        };
+        size.unwrap_or(u64::MAX)
     }
 
     /// Tunables that do not suit what is swapped to.
@@ -185,15 +280,20 @@ impl Draft<'_> {
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }
 
-    /// A device that is full by its limit before it is by its size.
-    fn beyond_limit(&mut self, name: &str, size: u64, limit: u64) {
+    /// A device that is full by its limit, or by RAM, before it is by its size.
+    fn beyond_limit(&mut self, name: &str, size: u64, limit: Option<u64>) {
         let measured = self.options.expected_ratio;
+        let (whose, way_out) = match limit {
+            Some(_) => ("its limit", ", or raise memory_limit"),
+            None => ("RAM", ""),
+        };
+        let limit = limit.unwrap_or(self.machine.ram_bytes);
         if !is_oversized(size, limit, measured) {
             return;
         }
         let what = format!(
-            "{} promises more than its limit can hold: {} at a ratio of {:.1} hold {}, and writes \
-             fail then while swap still seems free; make it smaller, or raise memory_limit",
+            "{} promises more than {whose} can hold: {} at a ratio of {:.1} hold {}, and writes \
+             fail then while swap still seems free; make it smaller{way_out}",
             bytes(size),
             bytes(limit),
             measured.unwrap_or(RATIO_ASSUMED),

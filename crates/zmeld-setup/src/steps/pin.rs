@@ -174,7 +174,11 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
             Err(Error::place(path, "it is a symbolic link", way_out))
         }
         Some(meta) => root_owned::check(path, &meta, owner(host)).map_err(said),
-        None => Ok(()),
+        None => Err(Error::place(
+            path,
+            "there is no such dictionary",
+            "name one that is there, or leave it out",
+        )),
     }
 }
 
@@ -186,6 +190,10 @@ pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     let Ok(meta) = host.tree().metadata(&device) else {
         return Ok(());
     };
+    if meta.file_type().is_char_device() {
+        let way_out = "name a drive or a partition (lsblk lists them)";
+        return Err(Error::place(device, "it is no block device", way_out));
+    }
     let way_out = "find out who opened it to others, and name a device that is root's alone";
     if meta.uid() != 0 && meta.uid() != owner(host) {
         let problem = format!("it belongs to another user (uid {})", meta.uid());

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_config::RamDriver;
-use zmeld_linux::compressed::{chosen, MmStat};
+use zmeld_linux::compressed::{choices, chosen, recompression, MmStat};
 use zmeld_linux::crypto::takes_unlisted;
 use zmeld_linux::release::KernelVersion;
 use zmeld_linux::text::short;
@@ -286,9 +286,9 @@ impl SetAttribute {
             (Shows::Limit, _) => MmStat::parse(&text).map(|stat| stat.limit_bytes.to_string()),
             (Shows::Chosen, _) => Some(chosen(&text).unwrap_or(&text).to_owned()),
             (Shows::ChosenOfPriority, Some((_, priority))) => {
-                let is_mine = |line: &&str| line.starts_with(&format!("#{priority}:"));
-                let line = text.lines().find(is_mine).and_then(chosen);
-                Some(line.unwrap_or_default().to_owned())
+                let mut all = recompression(&text);
+                let chosen = priority.parse().ok().and_then(|it| all.remove(&it));
+                Some(chosen.unwrap_or_default())
             }
             _ => Some(text),
         })
@@ -306,7 +306,7 @@ impl SetAttribute {
                     .to_owned()
             }
             ("backing_dev", _) => "it takes a drive or a partition that nothing uses".to_owned(),
-            (_, Ok(text)) => format!("this kernel has {}", short(&offered(&text).join(", "))),
+            (_, Ok(text)) => format!("this kernel has {}", short(&choices(&text).join(", "))),
             (_, Err(_)) => "this kernel does not take it: leave it out".to_owned(),
         };
         Error::malformed(
@@ -335,13 +335,6 @@ impl SetAttribute {
     }
 }
 
-fn offered(text: &str) -> Vec<&str> {
-    text.split_whitespace()
-        .filter(|word| !word.starts_with('#'))
-        .map(|word| word.trim_matches(['[', ']']))
-        .collect()
-}
-
 impl Reversible for SetAttribute {
     fn describe(&self) -> String {
         let device = self.with.as_ref().map(DeviceRef::name);
@@ -365,10 +358,10 @@ impl Reversible for SetAttribute {
         if self.attribute == CODEC && Self::codecs(context).iter().any(|it| it.1.is_none()) {
             return Ok((Some(UNNEEDED.to_owned()), None));
         }
-        let text = context.host.read(&path)?;
-        let mut there = offered(&text);
-        there.dedup();
-        let is_there = there.is_empty() || there.contains(&codec);
+        // Which codecs there are to compress with again is not shown before one is chosen.
+        let text = context.host.read(path.replace(RECOMPRESSION, CODEC))?;
+        let there = choices(&text);
+        let is_there = there.iter().any(|it| it == codec);
         let device = context.added()?.unwrap_or_default();
         if is_there || takes_unlisted(context.host, &device, codec)? {
             return Ok((None, None));

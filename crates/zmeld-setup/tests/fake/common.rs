@@ -600,8 +600,18 @@ impl Fake {
             "recomp_algorithm" => {
                 let (codec, priority) = value.split_once(" priority=").unwrap();
                 let codec = codec.strip_prefix("algo=").unwrap();
-                let line = format!("#{priority}: lzo lz4 [{codec}] \n");
-                fs::write(path, fs::read_to_string(path)? + &line)
+                let text = fs::read_to_string(folder.join("comp_algorithm"))?;
+                let mut names = text
+                    .split_whitespace()
+                    .map(|it| it.trim_matches(['[', ']']));
+                if !names.any(|it| it == codec) {
+                    return Err(errno(EINVAL));
+                }
+                // As Linux 7.2 writes it.
+                let before = fs::read_to_string(path)?;
+                let gap = "\0".repeat(if before.is_empty() { 0 } else { 4 });
+                let line = format!("{gap}#{priority}: lzo lz4 [{codec}] \n");
+                fs::write(path, before + &line)
             }
             _ => {
                 // Neither made nor found elsewhere.

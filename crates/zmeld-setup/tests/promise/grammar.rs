@@ -145,12 +145,7 @@ impl Grammar {
                 (Section::Disk, "size" | "format") => 0.85,
                 (Section::Disk, "key_file") if text.ends_with("\"luks\"\n") => 0.95,
                 (Section::Ram, "size" | "memory_limit") => 0.6,
-                (Section::Ram, "writeback") => {
-                    if random.random_bool(0.25) {
-                        self.writeback(random, text);
-                    }
-                    continue;
-                }
+                (Section::Ram, "writeback") => 0.25,
                 (_, "timeout") => 0.1,
                 (_, "cipher" | "key_size") if !text.contains("\nencryption = \"r") => 0.01,
                 _ if of_device.contains(&key.name) => 0.15,
@@ -160,7 +155,7 @@ impl Grammar {
         }
     }
 
-    fn writeback(&self, random: &mut ChaCha8Rng, text: &mut String) {
+    fn writeback(&self, random: &mut ChaCha8Rng) -> String {
         let mut table = String::new();
         for key in keys(Section::Writeback) {
             let likely = match key.name {
@@ -171,7 +166,7 @@ impl Grammar {
             self.line(random, key, likely, &mut table);
         }
         let table: Vec<&str> = table.lines().collect();
-        *text += &format!("writeback = {{ {} }}\n", table.join(", "));
+        format!("{{ {} }}", table.join(", "))
     }
 
     fn lines(&self, random: &mut ChaCha8Rng, section: Section, likely: f64, text: &mut String) {
@@ -189,6 +184,9 @@ impl Grammar {
     /// Of a new key there is no value here yet, and the run ends.
     fn value(&self, random: &mut ChaCha8Rng, key: &Key) -> String {
         use Section::{Disk, Recompression, WatchRecompress, WatchWriteback};
+        if key.section == Section::Ram && key.name == "writeback" {
+            return self.writeback(random);
+        }
         if random.random_bool(0.01) {
             let wrong = [
                 "-1",

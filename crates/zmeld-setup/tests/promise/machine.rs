@@ -220,6 +220,15 @@ impl Machine {
         self.furnished.borrow().iter().any(|it| it == id)
     }
 
+    pub fn has_pages_in_swap(&self) -> bool {
+        let swaps = fs::read_to_string("/proc/swaps").expect("/proc");
+        let mut used = swaps
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().nth(3));
+        used.any(|it| it != Some("0"))
+    }
+
     /// All that a run may change, a line each.
     pub fn look(&self) -> String {
         let mut lines = Vec::new();
