@@ -28,11 +28,9 @@ TWO=user.slice/user-1001.slice
 
 modprobe -q zram num_devices=0
 modprobe -q lz4
-swap_on() {
-	zmeld up --tier zram --size 30% --codec lz4 --no-scan >/tmp/up 2>&1 || {
-		sed 's/^/# /' /tmp/up
-		exit 1
-	}
+zmeld up --tier zram --size 30% --codec lz4 --no-scan >/tmp/up 2>&1 || {
+	sed 's/^/# /' /tmp/up
+	exit 1
 }
 
 # groups_of VERSION: GROUPS_TOP has groups that count memory.
@@ -42,9 +40,6 @@ groups_of() {
 		mkdir -p $GROUPS_TOP
 		echo -memory >/sys/fs/cgroup/cgroup.subtree_control
 		umount /sys/fs/cgroup
-		# What groups that are gone have left keeps the controller.
-		zmeld down >/dev/null 2>&1
-		echo 3 >/proc/sys/vm/drop_caches
 		n=0
 		# The kernel needs a while to let go of the controller.
 		until mount -t cgroup -o memory none $GROUPS_TOP 2>/dev/null &&
@@ -55,10 +50,9 @@ groups_of() {
 			sleep 1
 		done
 		echo 1 >$GROUPS_TOP/memory.use_hierarchy 2>/dev/null
-	else
-		memory_groups "situations"
+		return 0
 	fi
-	swap_on
+	memory_groups "situations"
 }
 
 # new GROUP: one that counts memory, with those above it.
