@@ -1,4 +1,8 @@
-//! The release of a kernel, as far as what it can do depends on it.
+//! The release of a kernel, and how it was built, as far as what it can do depends on it.
+
+use std::io::Read;
+
+use crate::Host;
 
 /// The first two numbers of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,5 +32,52 @@ impl KernelVersion {
     pub fn running() -> Option<KernelVersion> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
         KernelVersion::parse(&release)
+    }
+}
+
+/// How the machine's kernel, of that release, was configured: the text of its `.config`. None
+/// where neither a file of a distribution nor the kernel says it.
+pub fn configuration(host: &Host, release: &str) -> Option<String> {
+    let files = [
+        format!("/boot/config-{release}"),
+        format!("/lib/modules/{release}/config"),
+    ];
+    let from_file = files.iter().find_map(|path| host.read(path).ok());
+    from_file.or_else(|| {
+        let packed = host.read_bytes("/proc/config.gz").ok()?;
+        let mut text = String::new();
+        let mut unpacked = flate2::read::GzDecoder::new(&packed[..]).take(CONFIGURATION_MAX);
+        unpacked.read_to_string(&mut text).ok()?;
+        Some(text)
+    })
+}
+
+/// More is no configuration: Debian's has a third of a megabyte.
+const CONFIGURATION_MAX: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_was_built_with_is_found_where_distributions_keep_it() {
+        let (_folder, host) = Host::planted(&[]);
+        assert_eq!(configuration(&host, "6.1.0"), None);
+        let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(b"CONFIG_ZRAM=m\n").unwrap();
+        host.plant("/proc/config.gz", packed.finish().unwrap());
+        let found = || configuration(&host, "6.1.0").unwrap();
+        assert_eq!(found(), "CONFIG_ZRAM=m\n");
+        for (path, text) in [
+            ("/lib/modules/6.1.0/config", "CONFIG_A=y"),
+            ("/boot/config-6.1.0", "CONFIG_B=y"),
+        ] {
+            host.plant(path, text);
+            assert_eq!(found(), text);
+        }
     }
 }

@@ -349,6 +349,11 @@ impl Pinned {
     pub fn file_system(&self) -> io::Result<rustix::fs::StatFs> {
         Ok(rustix::fs::fstatfs(&self.folder)?)
     }
+
+    /// The number of that file system.
+    pub fn device(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.folder)?.st_dev)
+    }
 }
 
 const LINK: &str = "it is a symbolic link";

@@ -307,7 +307,8 @@ impl Draft<'_> {
                         }
                         _ => 0,
                     };
-                    check_place(self.host, path, size_bytes.saturating_sub(freed))?;
+                    let more = size_bytes.saturating_sub(freed);
+                    check_place(self.host, path, more, &mut self.new_files)?;
                 }
                 steps.add(create, format!("{size}, with all its blocks"));
                 Ok(())

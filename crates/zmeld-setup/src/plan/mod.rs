@@ -14,6 +14,7 @@ mod tunables;
 mod warnings;
 mod zswap;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -346,6 +347,7 @@ impl Plan {
             groups: Vec::new(),
             skipped: Vec::new(),
             places: Vec::new(),
+            new_files: BTreeMap::new(),
             problems,
         };
         let mut refused = Vec::new();
@@ -495,6 +497,8 @@ pub(crate) struct Draft<'a> {
     skipped: Vec<Skipped>,
     /// The drives and files of the tiers so far, each with its tier's group.
     places: Vec<(PathBuf, String)>,
+    /// Bytes of the swap files that are to be made, by file system.
+    new_files: BTreeMap<u64, u64>,
     problems: Vec<Finding>,
 }
 

@@ -4,6 +4,7 @@
 //! is and all of its blocks are there: a run that was killed, and a machine that lost
 //! its power, leave none that is in part there or whose owner is in doubt.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -46,11 +47,18 @@ pub struct CreateFile {
 }
 
 /// Refuses a place that is not root's alone, and one whose file system cannot hold a
-/// swap file or has no room.
-pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Error> {
+/// swap file or has no room beside the files that are to be made, of which `taken` has the bytes by
+/// file system, and from then on this one's, too.
+pub fn check_place(
+    host: &Host,
+    path: &Path,
+    size_bytes: u64,
+    taken: &mut BTreeMap<u64, u64>,
+) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let found = pin::place(host, path)?.file_system();
-    let found = found.map_err(|cause| Error::io("look at", folder, cause))?;
+    let failed = |cause| Error::io("look at", folder, cause);
+    let place = pin::place(host, path)?;
+    let found = place.file_system().map_err(failed)?;
     #[allow(clippy::unnecessary_cast)] // other widths on other architectures
     let kind = (found.f_type as i64) & 0xffff_ffff;
     if let Some((_, what)) = CANNOT_HOLD_SWAP.iter().find(|(magic, _)| *magic == kind) {
@@ -65,10 +73,23 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
         found.f_bavail as u64 * found.f_bsize as u64,
         found.f_blocks as u64 * found.f_frsize as u64,
     );
-    match free.saturating_sub(reserve(all)) < size_bytes {
-        true => Err(no_room(path, size_bytes, free, reserve(all))),
-        false => Ok(()),
+    let others = taken.entry(place.device().map_err(failed)?).or_default();
+    take(path, size_bytes, (free, all), others)
+}
+
+/// Takes of what a file system has free, beside what other files are to take of it.
+fn take(
+    path: &Path,
+    size_bytes: u64,
+    (free, all): (u64, u64),
+    others: &mut u64,
+) -> Result<(), Error> {
+    let free = free.saturating_sub(*others);
+    if free.saturating_sub(reserve(all)) < size_bytes {
+        return Err(no_room(path, size_bytes, (free, *others), reserve(all)));
     }
+    *others += size_bytes;
+    Ok(())
 }
 
 /// What of a file system is left to others: without it nothing can be written any more,
@@ -114,15 +135,19 @@ pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
             "remove it and let zmeld create it, or write it with dd",
         );
     }
-    check_place(host, path, 0)
+    check_place(host, path, 0, &mut BTreeMap::new())
 }
 
-fn no_room(path: &Path, size_bytes: u64, room: u64, reserve: u64) -> Error {
+fn no_room(path: &Path, size_bytes: u64, (free, others): (u64, u64), reserve: u64) -> Error {
+    let beside = match others {
+        0 => String::new(),
+        others => format!(" beside {} of other swap files", bytes(others)),
+    };
     Error::place(
         path,
         format!(
-            "the file system has {} free, of which {} stay free, and the file takes {}",
-            bytes(room),
+            "the file system has {} free{beside}, of which {} stay free, and the file takes {}",
+            bytes(free),
             bytes(reserve),
             bytes(size_bytes)
         ),
@@ -178,7 +203,12 @@ impl Reversible for CreateFile {
         if context.host.exists(&self.path) {
             return Err(self.is_there());
         }
-        check_place(context.host, &self.path, self.size_bytes)?;
+        check_place(
+            context.host,
+            &self.path,
+            self.size_bytes,
+            &mut BTreeMap::new(),
+        )?;
         Ok((None, None))
     }
 
@@ -232,7 +262,26 @@ mod tests {
     fn the_last_of_a_file_system_is_not_taken() {
         assert_eq!(reserve(100 << 20), 5 << 20);
         assert_eq!(reserve(1 << 40), 1 << 30);
-        let err = no_room(Path::new("/a"), 9 << 20, 9 << 20, 5 << 20).to_string();
+        let err = no_room(Path::new("/a"), 9 << 20, (9 << 20, 0), 5 << 20).to_string();
         assert!(err.contains("of which 5.00 MiB stay free"), "{err}");
+    }
+
+    #[test]
+    fn files_that_are_to_be_made_share_what_is_free() {
+        let mut others = 0;
+        let mut take = |mib: u64| {
+            take(
+                Path::new("/a"),
+                mib << 20,
+                (100 << 20, 200 << 20),
+                &mut others,
+            )
+        };
+        take(50).unwrap();
+        take(40).unwrap();
+        let err = take(1).unwrap_err().to_string();
+        let wanted =
+            "has 10.0 MiB free beside 90.0 MiB of other swap files, of which 10.0 MiB stay";
+        assert!(err.contains(wanted), "{err}");
     }
 }

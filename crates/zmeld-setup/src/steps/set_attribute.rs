@@ -15,7 +15,7 @@ use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_config::RamDriver;
 use zmeld_linux::compressed::{choices, chosen, recompression, MmStat};
 use zmeld_linux::crypto::takes_unlisted;
-use zmeld_linux::release::KernelVersion;
+use zmeld_linux::release::{self, KernelVersion};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
@@ -250,12 +250,11 @@ impl SetAttribute {
         let is_offered = if !there.is_empty() {
             there.iter().any(|it| it == name)
         } else if driver == RamDriver::Zram {
-            let built = host.read_optional(format!("/boot/config-{}", machine.kernel));
-            let built = built.ok().flatten().unwrap_or_default();
+            let built = release::configuration(host, &machine.kernel).unwrap_or_default();
             let without = format!("# {option} is not set");
             let is_without = !option.is_empty() && built.lines().any(|line| line == without);
-            let release = KernelVersion::parse(&machine.kernel);
-            !is_without && release.is_none_or(|it| it >= *since)
+            let version = KernelVersion::parse(&machine.kernel);
+            !is_without && version.is_none_or(|it| it >= *since)
         } else {
             true
         };
