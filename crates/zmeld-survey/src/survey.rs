@@ -154,6 +154,14 @@ pub struct Survey {
 }
 
 impl Survey {
+    /// All its processes, where so many of them might not be read (1 %) that reports on a fleet
+    /// leave it out as partial.
+    pub fn partial_of(&self) -> Option<u64> {
+        let read: u64 = self.owners.iter().map(|it| it.counted.processes).sum();
+        let all = read + self.refused;
+        (self.refused > 0 && self.refused * 100 >= all).then_some(all)
+    }
+
     /// Before anything is read.
     fn new(host: &Host, key: &Key, options: &SurveyOptions) -> Result<Survey, Error> {
         Ok(Survey {

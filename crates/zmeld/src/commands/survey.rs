@@ -152,11 +152,11 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
         true => Outcome::Interrupted,
         false => Outcome::Done,
     };
-    if survey.refused > 0 && survey.selection.is_none() {
+    if let (Some(all), None) = (survey.partial_of(), &survey.selection) {
         // It is kept, and will not count: that is said to cron, too.
         output::say(format_args!(
-            "processes that might not be read: {}; from 1 % of all on zmeld-fleet leaves such a \
-             survey out as partial",
+            "{} of {all} processes could not be read: zmeld-fleet leaves this survey out as \
+             partial (1 % and more)",
             survey.refused
         ));
     }
