@@ -9,6 +9,7 @@ use thread_priority::unix::{
     ThreadSchedulePolicy,
 };
 use thread_priority::ThreadPriority;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{pressure, Host};
 
 use crate::Error;
@@ -62,8 +63,16 @@ pub fn is_told(host: &Host) -> bool {
     text.is_ok_and(|text| pressure::line(&text, "some").is_some())
 }
 
-/// Whether memory is short. A kernel that does not say has none.
+/// Whether memory is short. A kernel that does not say has none; and tasks that wait while a fifth of
+/// RAM is available wait at the limit of their own control group.
 fn check(host: &Host) -> Result<(), Error> {
+    let text = host.read(meminfo::PATH).unwrap_or_default();
+    let memory = Meminfo::new(&text);
+    if let (Some(available), Some(total)) = (memory.available_bytes(), memory.total_bytes()) {
+        if available >= total / 5 {
+            return Ok(());
+        }
+    }
     let text = host.read(PATH).unwrap_or_default();
     for (what, most) in [("some", SOME_PERCENT), ("full", FULL_PERCENT)] {
         let stall = pressure::line(&text, what).unwrap_or_default();
@@ -116,6 +125,12 @@ mod tests {
             full.contains("full 2.5 %") && full.contains("try again later"),
             "{full}"
         );
+        let available = |kib| {
+            let text = format!("MemTotal: 1000 kB\nMemAvailable: {kib} kB\n");
+            host.plant(meminfo::PATH, text);
+            check(&host).is_ok()
+        };
+        assert!(!available(199) && available(200));
     }
 
     #[test]
