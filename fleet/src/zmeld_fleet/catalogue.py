@@ -16,7 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
@@ -203,8 +203,7 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     catalogue.surveys_seen = len(everything)
     _choose(catalogue, everything, key_id)
     _take_rows(catalogue, parts)
-    known = {survey.machine for survey in everything}
-    catalogue.silent = _last_seen(older, known)
+    catalogue.silent = _last_seen(older, everything, catalogue.key_id)
     if older and not current:
         newest = max(file.date for file in older)
         age = (utc_now().date() - datetime.strptime(newest, "%Y-%m-%d").date()).days + 1
@@ -600,9 +599,14 @@ def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
 _NAMED = re.compile(r"([0-9a-f]{32})-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}\.parquet")
 
 
-def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
-    """When machines were last surveyed that are not known; of each one's own files the newest is
-    opened."""
+def _last_seen(files: list[StoredFile], seen: list[Survey], key_id: str | None) -> list[Silent]:
+    """When machines were last surveyed that are not seen now, neither by id nor by host.
+
+    Of each one's own files the newest is opened. Ids with another key say nothing. Of a host
+    that was made anew each day the ids of its last day are taken.
+    """
+    known = {survey.machine for survey in seen}
+    hosts = {survey.facts["host"] for survey in seen} - {None, ""}
     newest: dict[str, StoredFile] = {}
     for file in files:
         named = _NAMED.fullmatch(file.name)
@@ -612,16 +616,22 @@ def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
     last: dict[str, Silent] = {}
     with ThreadPoolExecutor(READERS) as readers:
         for rows in readers.map(_machines_of, newest.values()):
-            for machine, host, time in rows:
+            for key, machine, host, time in rows:
                 is_newer = machine not in last or last[machine].last < time
-                if machine not in known and is_newer:
-                    last[machine] = Silent(machine, inert(host or "–"), time)
-    return sorted(last.values(), key=lambda one: (one.last, one.machine))
+                if key == key_id and machine not in known and host not in hosts and is_newer:
+                    last[machine] = Silent(machine, host or "", time)
+    days: dict[str, date] = {}
+    for one in last.values():
+        whose = one.host or one.machine
+        days[whose] = max(days.get(whose, date.min), one.last.date())
+    silent = [one for one in last.values() if one.last.date() == days[one.host or one.machine]]
+    silent = [replace(one, host=inert(one.host or "–")) for one in silent]
+    return sorted(silent, key=lambda one: (one.last, one.machine))
 
 
-def _machines_of(file: StoredFile) -> list[tuple[str, str | None, datetime]]:
+def _machines_of(file: StoredFile) -> list[tuple[str, str, str | None, datetime]]:
     """Who is in a file of the past; what cannot be read says nothing."""
-    names = ["machine", "host", "time"]
+    names = ["key_id", "machine", "host", "time"]
     try:
         _check_size(pq.read_metadata(file.path), file.size)
         is_machine = pc.field("record") == schema.MACHINE
