@@ -212,9 +212,31 @@ def unpacking(path, rows, kinds):
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
+POOLS: list[pa.MemoryPool] = []
+"""They have to outlive what is in them."""
+
+
+def saying(name, length, rows, left_out=()):
+    """One text, in very many rows: in the file it is there once."""
+
+    def harm(path):
+        table = table_of(plain("x")).slice(1, 1).drop_columns(left_out)
+        table = pa.concat_tables([table] * rows).combine_chunks()
+        text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
+        table = table.set_column(table.column_names.index(name), name, text)
+        pq.write_table(table, path, compression="zstd", use_dictionary=True, store_schema=False)
+        assert path.stat().st_size < 200_000
+
+    return harm
+
+
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
+        (saying("host", 1 << 20, 300), "values"),
+        (saying("host", 8000, 90_000), "rows"),
+        (saying("schema", 1 << 20, 300, ["theta"]), "values"),
+        (saying("schema", 8000, 90_000, ["theta"]), "rows"),
         (lambda path: unpacking(path, 20_000_000, {"a": pa.int8()}), "rows"),
         (lambda path: unpacking(path, 300_000, schema.COLUMNS), "rows"),
         (lambda path: said_in(path, "machine", host="x" * 10_000), "values"),
@@ -223,9 +245,15 @@ def unpacking(path, rows, kinds):
 )
 def test_what_unpacks_to_very_much_is_left_out(tmp_path, harm, reason):
     harm(sound(tmp_path)[0])
-    with places.open_place(str(tmp_path)) as place:
-        found = list(catalogue.look(place.listed()[0], unite.CONTENT))
+    POOLS.append(counting := pa.proxy_memory_pool(real := pa.default_memory_pool()))
+    pa.set_memory_pool(counting)
+    try:
+        with places.open_place(str(tmp_path)) as place:
+            found = list(catalogue.look(place.listed()[0], unite.CONTENT))
+    finally:
+        pa.set_memory_pool(real)
     assert [one.reason.value for one in found if isinstance(one, catalogue.LeftOut)] == [reason]
+    assert counting.max_memory() < 200 << 20
 
 
 def test_files_of_the_past_and_of_no_day_end_no_report(tmp_path, capsys):

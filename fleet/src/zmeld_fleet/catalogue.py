@@ -29,7 +29,7 @@ from zmeld_fleet import schema, validity
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import FleetError, inert, listed, plural
-from zmeld_fleet.writing import digest_of
+from zmeld_fleet.writing import TEXTS, digest_of
 
 DAYS = 3
 """Days of which surveys count, today included."""
@@ -299,34 +299,48 @@ def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
             why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
             raise FlawError(why, Reason.NAME)
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            parquet = pq.ParquetFile(file, memory_map=False)
-            _check_digest(parquet.metadata, file)
-            _check_size(parquet.metadata, stored.size)
+            metadata = pq.ParquetFile(file).metadata
+            _check_digest(metadata, file)
+            _check_size(metadata, stored.size)
+            paths = {metadata.schema.column(at).path for at in range(metadata.num_columns)}
+            texts = [name for name in TEXTS if name in paths]
+            parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
             there = parquet.schema_arrow
             try:
                 _check_columns(there)
             except FlawError:
                 # Another version may have other columns: what it says it is comes first.
-                if "schema" in there.names and parquet.num_row_groups:
-                    _check_version(parquet.read_row_group(0, columns=["schema"])["schema"])
+                if "schema" in there.names and metadata.num_row_groups:
+                    first = _read(parquet, ["schema"], [0], stored.size)["schema"]
+                    _check_version(first.cast(pa.string()))
                 raise
             strange = sorted(set(there.names) - set(schema.COLUMNS))
-            contents = None if names is None else _about_contents(file, parquet.metadata, names)
+            contents = None if names is None else _about_contents(parquet, names, stored.size)
             facts = _facts(parquet, there, stored.size)
-            return Opened(stored, facts, parquet.metadata.num_rows, strange, contents)
+            return Opened(stored, facts, metadata.num_rows, strange, contents)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
 
 
-def _about_contents(file: Any, metadata: pq.FileMetaData, names: list[str]) -> pa.Table:
-    """Texts as numbers of texts: there are few."""
-    texts = [name for name in names if pa.types.is_string(schema.COLUMNS[name])]
-    parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
-    table = parquet.read(columns=["record", *names], use_threads=False)
-    for name in texts:
-        for chunk in table[name].chunks:
-            validity.check_texts(name, chunk.dictionary)
-    return table.filter(pc.equal(table["record"], schema.CONTENT)).select(names)
+def _read(parquet: pq.ParquetFile, names: list[str], groups: Iterable[int], size: int) -> pa.Table:
+    """Texts are numbers of texts: none is too long, and all rows' would be no more than a file of
+    that size unpacks to."""
+    table, unpacked = parquet.read_row_groups(groups, columns=names, use_threads=False), 0
+    for name in names:
+        is_text = name in TEXTS and pa.types.is_dictionary(table[name].type)
+        for chunk in table[name].chunks if is_text else ():
+            lengths = validity.check_texts(name, chunk.dictionary)
+            unpacked += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    if unpacked > BYTES_FEW + UNPACKED_MAX * size:
+        said = f"texts of {plural(unpacked, 'byte', 'bytes')}"
+        raise FlawError(f"{said} in a file of {plural(size, 'byte', 'bytes')}", Reason.ROWS)
+    return table
+
+
+def _about_contents(parquet: pq.ParquetFile, names: list[str], size: int) -> pa.Table:
+    table = _read(parquet, ["record", *names], range(parquet.num_row_groups), size)
+    is_content = pc.equal(table["record"].cast(pa.string()), schema.CONTENT)
+    return table.filter(is_content).select(names)
 
 
 def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
@@ -406,8 +420,8 @@ def _facts(parquet: pq.ParquetFile, there: pa.Schema, size: int) -> pa.Table:
         if not (told and told.has_min_max and told.min == told.max == schema.CONTENT):
             groups.append(at)
     _check_size(parquet.metadata, size, groups)
-    table = parquet.read_row_groups(groups, columns=names, use_threads=False)
-    table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
+    table = _read(parquet, names, groups, size)
+    table = table.filter(pc.not_equal(table["record"].cast(pa.string()), schema.CONTENT))
     columns = [
         table[name].cast(kind) if name in names else pa.nulls(len(table), kind)
         for name, kind in schema.COLUMNS.items()
