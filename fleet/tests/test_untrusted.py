@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
@@ -216,6 +217,17 @@ POOLS: list[pa.MemoryPool] = []
 """They have to outlive what is in them."""
 
 
+@contextmanager
+def in_little_memory():
+    POOLS.append(counting := pa.proxy_memory_pool(real := pa.default_memory_pool()))
+    pa.set_memory_pool(counting)
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(real)
+    assert counting.max_memory() < 200 << 20
+
+
 def saying(name, length, rows, left_out=()):
     """One text, in very many rows: in the file it is there once."""
 
@@ -245,15 +257,9 @@ def saying(name, length, rows, left_out=()):
 )
 def test_what_unpacks_to_very_much_is_left_out(tmp_path, harm, reason):
     harm(sound(tmp_path)[0])
-    POOLS.append(counting := pa.proxy_memory_pool(real := pa.default_memory_pool()))
-    pa.set_memory_pool(counting)
-    try:
-        with places.open_place(str(tmp_path)) as place:
-            found = list(catalogue.look(place.listed()[0], unite.CONTENT))
-    finally:
-        pa.set_memory_pool(real)
+    with in_little_memory(), places.open_place(str(tmp_path)) as place:
+        found = list(catalogue.look(place.listed()[0], unite.CONTENT))
     assert [one.reason.value for one in found if isinstance(one, catalogue.LeftOut)] == [reason]
-    assert counting.max_memory() < 200 << 20
 
 
 def test_files_of_the_past_and_of_no_day_end_no_report(tmp_path, capsys):
@@ -268,7 +274,35 @@ def test_files_of_the_past_and_of_no_day_end_no_report(tmp_path, capsys):
     assert "unexpected" not in (err := capsys.readouterr().err) and ": name: " in err
     sound(tmp_path)
     found = look(tmp_path)
-    assert (len(found.surveys), [one.host for one in found.silent]) == (3, ["gone"])
+    assert (len(found.surveys), found.silent) == (3, [])
+    assert [reason for reason, _ in left(found)] == ["name", "columns"]
+
+
+def of_many_machines(table):
+    table = pa.concat_tables([table.slice(0, 1)] * 50_000)
+    for name in ("machine", "survey"):
+        ids = pa.array([f"{at:032x}" for at in range(len(table))])
+        table = table.set_column(table.column_names.index(name), name, ids)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: changed(path, put("schema", "zmeld.survey/3")), "version"),
+        (lambda path: changed(path, put("machine", "m0")), "values"),
+        (lambda path: changed(path, of_many_machines), "rows"),
+        (saying("host", 1 << 20, 300), "values"),
+        (lambda path: path.write_bytes(b"PAR1"), "damaged"),
+    ],
+)
+def test_a_file_of_the_past_that_cannot_be_true_makes_nobody_silent(tmp_path, harm, reason):
+    """One of 155 KB made 50,000 machines silent, and was not named."""
+    sound(tmp_path)
+    harm(write(tmp_path, plain("gone", time=NOON - timedelta(days=40))))
+    with in_little_memory():
+        found = look(tmp_path)
+    assert ([said for said, _ in left(found)], found.silent) == ([reason], [])
 
 
 @pytest.mark.parametrize("facts", [{"ram_bytes": 0}, {"ram_bytes": None}, {"ram_bytes": 1 << 52}])

@@ -203,7 +203,7 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     catalogue.surveys_seen = len(everything)
     _choose(catalogue, everything, key_id)
     _take_rows(catalogue, parts)
-    catalogue.silent = _last_seen(older, everything, catalogue.key_id)
+    catalogue.silent = _last_seen(catalogue, older, everything)
     if older and not current:
         newest = max(file.date for file in older)
         age = (utc_now().date() - datetime.strptime(newest, "%Y-%m-%d").date()).days + 1
@@ -292,15 +292,18 @@ def _checked(files: list[Opened]) -> list[Contents | LeftOut]:
         return _checked(files[:middle]) + _checked(files[middle:])
 
 
-def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
-    """One file, or why it cannot be used."""
+def _opened(
+    stored: StoredFile, names: list[str] | None, columns: Iterable[str] = schema.COLUMNS
+) -> Opened | LeftOut:
+    """One file, or why it cannot be used; the digest is checked where all columns are read."""
     try:
         if not stored.is_named_well:
             why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
             raise FlawError(why, Reason.NAME)
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             metadata = pq.ParquetFile(file).metadata
-            _check_digest(metadata, file)
+            if columns is schema.COLUMNS:
+                _check_digest(metadata, file)
             _check_size(metadata, stored.size)
             paths = {metadata.schema.column(at).path for at in range(metadata.num_columns)}
             texts = [name for name in TEXTS if name in paths]
@@ -316,7 +319,7 @@ def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
                 raise
             strange = sorted(set(there.names) - set(schema.COLUMNS))
             contents = None if names is None else _about_contents(parquet, names, stored.size)
-            facts = _facts(parquet, there, stored.size)
+            facts = _facts(parquet, there, stored.size, columns)
             return Opened(stored, facts, metadata.num_rows, strange, contents)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
@@ -412,8 +415,10 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-def _facts(parquet: pq.ParquetFile, there: pa.Schema, size: int) -> pa.Table:
-    names = [n for n in schema.COLUMNS if n in there.names and not n.startswith("hash_")]
+def _facts(
+    parquet: pq.ParquetFile, there: pa.Schema, size: int, columns: Iterable[str]
+) -> pa.Table:
+    names = [n for n in columns if n in there.names and not n.startswith("hash_")]
     record, groups = there.get_field_index("record"), []
     for at in range(parquet.num_row_groups):
         told = parquet.metadata.row_group(at).column(record).statistics
@@ -441,7 +446,8 @@ OWNER_ROWS += [
 ]
 
 
-def _contents(files: list[Opened]) -> Contents:
+def _machines(files: list[Opened]) -> tuple[pa.Table, pa.Table]:
+    """All facts of some files, with the number of the file, and those about machines."""
     of_file = np.repeat(np.arange(len(files)), [len(one.facts) for one in files])
     facts = pa.concat_tables([one.facts for one in files]).combine_chunks()
     facts = facts.append_column(validity.FILE, pa.array(of_file))
@@ -456,6 +462,11 @@ def _contents(files: list[Opened]) -> Contents:
         if (said := int(rows[of_file == number].sum())) != one.rows:
             why = f"{plural(one.rows, 'row', 'rows')}, and it says {said}"
             raise FlawError(why, Reason.ROWS)
+    return facts, machines
+
+
+def _contents(files: list[Opened]) -> Contents:
+    facts, machines = _machines(files)
     owners = validity.rows_about(facts, schema.OWNER)
     at = validity.check_owners(owners, machines)
     sizes = validity.rows_about(facts, schema.SIZE)
@@ -475,7 +486,12 @@ def _contents(files: list[Opened]) -> Contents:
     said_of = machines.select(["survey", "machine", "time", *FACTS]).to_pylist()
     surveys = []
     for row, whose, *rest in zip(
-        said_of, of_file.tolist(), labels, processes.tolist(), owned.tolist(), strict=True
+        said_of,
+        machines[validity.FILE].to_pylist(),
+        labels,
+        processes.tolist(),
+        owned.tolist(),
+        strict=True,
     ):
         ids = [row.pop(name) for name in ("survey", "machine", "time")]
         for name, value in row.items():
@@ -613,7 +629,7 @@ def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
 _NAMED = re.compile(r"([0-9a-f]{32})-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}\.parquet")
 
 
-def _last_seen(files: list[StoredFile], seen: list[Survey], key_id: str | None) -> list[Silent]:
+def _last_seen(catalogue: Catalogue, files: list[StoredFile], seen: list[Survey]) -> list[Silent]:
     """When machines were last surveyed that are not seen now, neither by id nor by host.
 
     Of each one's own files the newest is opened. Ids with another key say nothing. Of a host
@@ -629,10 +645,13 @@ def _last_seen(files: list[StoredFile], seen: list[Survey], key_id: str | None) 
             newest[key] = max(newest.get(key, file), file, key=lambda one: one.name)
     last: dict[str, Silent] = {}
     with ThreadPoolExecutor(READERS) as readers:
-        for rows in readers.map(_machines_of, newest.values()):
-            for key, machine, host, time in rows:
-                is_newer = machine not in last or last[machine].last < time
-                if key == key_id and machine not in known and host not in hosts and is_newer:
+        for found in readers.map(_machines_of, newest.values()):
+            if isinstance(found, LeftOut):
+                catalogue.left_out.append(found)
+                continue
+            for key, machine, host, time in found:
+                is_there = machine in known or host in hosts or key != catalogue.key_id
+                if not is_there and (machine not in last or last[machine].last < time):
                     last[machine] = Silent(machine, host or "", time)
     days: dict[str, date] = {}
     for one in last.values():
@@ -643,15 +662,17 @@ def _last_seen(files: list[StoredFile], seen: list[Survey], key_id: str | None) 
     return sorted(silent, key=lambda one: (one.last, one.machine))
 
 
-def _machines_of(file: StoredFile) -> list[tuple[str, str, str | None, datetime]]:
-    """Who is in a file of the past; what cannot be read says nothing."""
-    names = ["key_id", "machine", "host", "time"]
+PAST = ["key_id", "machine", "host", "time"]
+PAST_CHECKED = ["schema", "record", "survey", "page_size", "rows"]
+
+
+def _machines_of(file: StoredFile) -> list[tuple[str, str, str | None, datetime]] | LeftOut:
+    """Who is in a file of the past."""
+    opened = _opened(file, None, PAST + PAST_CHECKED)
     try:
-        _check_size(pq.read_metadata(file.path), file.size)
-        is_machine = pc.field("record") == schema.MACHINE
-        rows = pq.read_table(file.path, columns=names, filters=is_machine, partitioning=None)
-        rows = rows.cast(pa.schema([(name, schema.COLUMNS[name]) for name in names]))
-        rows = rows.filter(pc.and_(pc.is_valid(rows["machine"]), pc.is_valid(rows["time"])))
-        return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
-    except Exception:
-        return []
+        if isinstance(opened, LeftOut):
+            return opened
+        _, machines = _machines([opened])
+        return list(zip(*(machines[name].to_pylist() for name in PAST), strict=True))
+    except Exception as error:
+        return _flawed(file, error)
