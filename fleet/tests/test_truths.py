@@ -36,6 +36,7 @@ def test_hosts_made_anew_each_day_are_as_many_as_there_are_hosts(tmp_path):
             write(tmp_path, anew(f"host{host}", day))
     report = reporting.make(str(tmp_path))
     assert report.machines == 20 == report.fleet.machines
+    assert report.silent == [] and "silent" not in shown(report)
     assert Counter(one.reason.value for one in report.left_out) == {"replaced": 20}
     assert "20 machines, surveyed 2026-03-15" in shown(report)
 
@@ -61,6 +62,22 @@ def test_machines_that_are_gone_do_not_count_and_are_listed(tmp_path):
     assert {one.host for one in report.silent} == {f"host{at}" for at in range(5, 20)}
     text = shown(report)
     assert "15 machines have gone silent" in text and "host7 2025-12-16T12:00:00Z" in text
+
+
+def test_who_is_gone_is_one_machine_and_another_key_makes_nobody_silent(tmp_path):
+    """Keyed ids are others with another key; a host made anew was one machine for each day."""
+    write(tmp_path, anew("there", 0))
+    for day in range(10, 15):
+        write(tmp_path, anew("gone", day))
+        nameless = anew("", day)
+        nameless.name, nameless.facts["host"] = "nameless", None
+        write(tmp_path, nameless)
+        other = anew("elsewhere", day)
+        other.facts["key_id"] = "feedfeedfeedfeed"
+        write(tmp_path, other)
+    report = reporting.make(str(tmp_path))
+    last = {(one.host, one.last) for one in report.silent}
+    assert last == {(host, NOON - 9 * DAY) for host in ("gone", "–")} and len(report.silent) == 2
 
 
 def test_machines_under_pressure_gave_no_survey_and_are_counted_as_such(tmp_path):

@@ -9,7 +9,19 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from made import NOON, changed, look, read_rows, reasons, sound, write
+from made import (
+    NOON,
+    Machine,
+    Owner,
+    changed,
+    look,
+    plain,
+    program,
+    read_rows,
+    reasons,
+    sound,
+    write,
+)
 from test_report import machines
 from zmeld_fleet import cli, reporting, results, schema, unite
 
@@ -100,6 +112,29 @@ def test_what_cannot_be_read_or_is_newer_stays_as_it_is(tmp_path, capsys):
     assert all(path.read_bytes() == data for path, data in kept.items())
     found = look(tmp_path)
     assert (len(files(tmp_path)), len(found.surveys), reasons(found)) == (3, 4, ["damaged"])
+
+
+@pytest.mark.parametrize("most", [8_000_000, 400, 200])
+def test_a_survey_goes_only_where_the_same_one_is_in_another_file(
+    tmp_path, capsys, monkeypatch, most
+):
+    """Who knew its id had it deleted by a larger file; a copy of it goes."""
+    monkeypatch.setattr(unite, "ROWS_MAX", most)
+    real, *rest = (plain(f"own{at}") for at in range(4))
+    path = write(tmp_path, real)
+    owners = [Owner("nginx.service", program("forged", 150))]
+    forged = write(tmp_path, Machine("other", owners, survey=real.survey))
+    assert forged.stat().st_size > path.stat().st_size
+    for machine in rest:
+        copied = write(tmp_path, machine)
+        copied.with_name(f"copy-{copied.name}").write_bytes(copied.read_bytes())
+    data = path.read_bytes()
+    for _ in range(2):
+        assert cli.main(["unite", str(tmp_path)]) == 0
+        err = capsys.readouterr().err
+        assert "1 stays as it is\n" in err and f"{path}: twice: another file" in err
+        assert path.read_bytes() == data
+    assert sorted(reasons(look(tmp_path))) == ["twice"]
 
 
 def test_two_do_not_unite_a_day_at_once(tmp_path, capsys):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
@@ -212,9 +213,42 @@ def unpacking(path, rows, kinds):
     pq.write_table(pa.table(columns), path, compression="zstd")
 
 
+POOLS: list[pa.MemoryPool] = []
+"""They have to outlive what is in them."""
+
+
+@contextmanager
+def in_little_memory():
+    POOLS.append(counting := pa.proxy_memory_pool(real := pa.default_memory_pool()))
+    pa.set_memory_pool(counting)
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(real)
+    assert counting.max_memory() < 200 << 20
+
+
+def saying(name, length, rows, left_out=()):
+    """One text, in very many rows: in the file it is there once."""
+
+    def harm(path):
+        table = table_of(plain("x")).slice(1, 1).drop_columns(left_out)
+        table = pa.concat_tables([table] * rows).combine_chunks()
+        text = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
+        table = table.set_column(table.column_names.index(name), name, text)
+        pq.write_table(table, path, compression="zstd", use_dictionary=True, store_schema=False)
+        assert path.stat().st_size < 200_000
+
+    return harm
+
+
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
+        (saying("host", 1 << 20, 300), "values"),
+        (saying("host", 8000, 90_000), "rows"),
+        (saying("schema", 1 << 20, 300, ["theta"]), "values"),
+        (saying("schema", 8000, 90_000, ["theta"]), "rows"),
         (lambda path: unpacking(path, 20_000_000, {"a": pa.int8()}), "rows"),
         (lambda path: unpacking(path, 300_000, schema.COLUMNS), "rows"),
         (lambda path: said_in(path, "machine", host="x" * 10_000), "values"),
@@ -223,7 +257,7 @@ def unpacking(path, rows, kinds):
 )
 def test_what_unpacks_to_very_much_is_left_out(tmp_path, harm, reason):
     harm(sound(tmp_path)[0])
-    with places.open_place(str(tmp_path)) as place:
+    with in_little_memory(), places.open_place(str(tmp_path)) as place:
         found = list(catalogue.look(place.listed()[0], unite.CONTENT))
     assert [one.reason.value for one in found if isinstance(one, catalogue.LeftOut)] == [reason]
 
@@ -240,7 +274,35 @@ def test_files_of_the_past_and_of_no_day_end_no_report(tmp_path, capsys):
     assert "unexpected" not in (err := capsys.readouterr().err) and ": name: " in err
     sound(tmp_path)
     found = look(tmp_path)
-    assert (len(found.surveys), [one.host for one in found.silent]) == (3, ["gone"])
+    assert (len(found.surveys), found.silent) == (3, [])
+    assert [reason for reason, _ in left(found)] == ["name", "columns"]
+
+
+def of_many_machines(table):
+    table = pa.concat_tables([table.slice(0, 1)] * 50_000)
+    for name in ("machine", "survey"):
+        ids = pa.array([f"{at:032x}" for at in range(len(table))])
+        table = table.set_column(table.column_names.index(name), name, ids)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: changed(path, put("schema", "zmeld.survey/3")), "version"),
+        (lambda path: changed(path, put("machine", "m0")), "values"),
+        (lambda path: changed(path, of_many_machines), "rows"),
+        (saying("host", 1 << 20, 300), "values"),
+        (lambda path: path.write_bytes(b"PAR1"), "damaged"),
+    ],
+)
+def test_a_file_of_the_past_that_cannot_be_true_makes_nobody_silent(tmp_path, harm, reason):
+    """One of 155 KB made 50,000 machines silent, and was not named."""
+    sound(tmp_path)
+    harm(write(tmp_path, plain("gone", time=NOON - timedelta(days=40))))
+    with in_little_memory():
+        found = look(tmp_path)
+    assert ([said for said, _ in left(found)], found.silent) == ([reason], [])
 
 
 @pytest.mark.parametrize("facts", [{"ram_bytes": 0}, {"ram_bytes": None}, {"ram_bytes": 1 << 52}])

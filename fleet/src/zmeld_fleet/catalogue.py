@@ -16,7 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +29,7 @@ from zmeld_fleet import schema, validity
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import FleetError, inert, listed, plural
-from zmeld_fleet.writing import digest_of
+from zmeld_fleet.writing import TEXTS, digest_of
 
 DAYS = 3
 """Days of which surveys count, today included."""
@@ -203,8 +203,7 @@ def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue
     catalogue.surveys_seen = len(everything)
     _choose(catalogue, everything, key_id)
     _take_rows(catalogue, parts)
-    known = {survey.machine for survey in everything}
-    catalogue.silent = _last_seen(older, known)
+    catalogue.silent = _last_seen(catalogue, older, everything)
     if older and not current:
         newest = max(file.date for file in older)
         age = (utc_now().date() - datetime.strptime(newest, "%Y-%m-%d").date()).days + 1
@@ -293,41 +292,58 @@ def _checked(files: list[Opened]) -> list[Contents | LeftOut]:
         return _checked(files[:middle]) + _checked(files[middle:])
 
 
-def _opened(stored: StoredFile, names: list[str] | None) -> Opened | LeftOut:
-    """One file, or why it cannot be used."""
+def _opened(
+    stored: StoredFile, names: list[str] | None, columns: Iterable[str] = schema.COLUMNS
+) -> Opened | LeftOut:
+    """One file, or why it cannot be used; the digest is checked where all columns are read."""
     try:
         if not stored.is_named_well:
             why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
             raise FlawError(why, Reason.NAME)
         with open(os.open(stored.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            parquet = pq.ParquetFile(file, memory_map=False)
-            _check_digest(parquet.metadata, file)
-            _check_size(parquet.metadata, stored.size)
+            metadata = pq.ParquetFile(file).metadata
+            if columns is schema.COLUMNS:
+                _check_digest(metadata, file)
+            _check_size(metadata, stored.size)
+            paths = {metadata.schema.column(at).path for at in range(metadata.num_columns)}
+            texts = [name for name in TEXTS if name in paths]
+            parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
             there = parquet.schema_arrow
             try:
                 _check_columns(there)
             except FlawError:
                 # Another version may have other columns: what it says it is comes first.
-                if "schema" in there.names and parquet.num_row_groups:
-                    _check_version(parquet.read_row_group(0, columns=["schema"])["schema"])
+                if "schema" in there.names and metadata.num_row_groups:
+                    first = _read(parquet, ["schema"], [0], stored.size)["schema"]
+                    _check_version(first.cast(pa.string()))
                 raise
             strange = sorted(set(there.names) - set(schema.COLUMNS))
-            contents = None if names is None else _about_contents(file, parquet.metadata, names)
-            facts = _facts(parquet, there, stored.size)
-            return Opened(stored, facts, parquet.metadata.num_rows, strange, contents)
+            contents = None if names is None else _about_contents(parquet, names, stored.size)
+            facts = _facts(parquet, there, stored.size, columns)
+            return Opened(stored, facts, metadata.num_rows, strange, contents)
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
 
 
-def _about_contents(file: Any, metadata: pq.FileMetaData, names: list[str]) -> pa.Table:
-    """Texts as numbers of texts: there are few."""
-    texts = [name for name in names if pa.types.is_string(schema.COLUMNS[name])]
-    parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
-    table = parquet.read(columns=["record", *names], use_threads=False)
-    for name in texts:
-        for chunk in table[name].chunks:
-            validity.check_texts(name, chunk.dictionary)
-    return table.filter(pc.equal(table["record"], schema.CONTENT)).select(names)
+def _read(parquet: pq.ParquetFile, names: list[str], groups: Iterable[int], size: int) -> pa.Table:
+    """Texts are numbers of texts: none is too long, and all rows' would be no more than a file of
+    that size unpacks to."""
+    table, unpacked = parquet.read_row_groups(groups, columns=names, use_threads=False), 0
+    for name in names:
+        is_text = name in TEXTS and pa.types.is_dictionary(table[name].type)
+        for chunk in table[name].chunks if is_text else ():
+            lengths = validity.check_texts(name, chunk.dictionary)
+            unpacked += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    if unpacked > BYTES_FEW + UNPACKED_MAX * size:
+        said = f"texts of {plural(unpacked, 'byte', 'bytes')}"
+        raise FlawError(f"{said} in a file of {plural(size, 'byte', 'bytes')}", Reason.ROWS)
+    return table
+
+
+def _about_contents(parquet: pq.ParquetFile, names: list[str], size: int) -> pa.Table:
+    table = _read(parquet, ["record", *names], range(parquet.num_row_groups), size)
+    is_content = pc.equal(table["record"].cast(pa.string()), schema.CONTENT)
+    return table.filter(is_content).select(names)
 
 
 def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
@@ -399,16 +415,18 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-def _facts(parquet: pq.ParquetFile, there: pa.Schema, size: int) -> pa.Table:
-    names = [n for n in schema.COLUMNS if n in there.names and not n.startswith("hash_")]
+def _facts(
+    parquet: pq.ParquetFile, there: pa.Schema, size: int, columns: Iterable[str]
+) -> pa.Table:
+    names = [n for n in columns if n in there.names and not n.startswith("hash_")]
     record, groups = there.get_field_index("record"), []
     for at in range(parquet.num_row_groups):
         told = parquet.metadata.row_group(at).column(record).statistics
         if not (told and told.has_min_max and told.min == told.max == schema.CONTENT):
             groups.append(at)
     _check_size(parquet.metadata, size, groups)
-    table = parquet.read_row_groups(groups, columns=names, use_threads=False)
-    table = table.filter(pc.not_equal(table["record"], schema.CONTENT))
+    table = _read(parquet, names, groups, size)
+    table = table.filter(pc.not_equal(table["record"].cast(pa.string()), schema.CONTENT))
     columns = [
         table[name].cast(kind) if name in names else pa.nulls(len(table), kind)
         for name, kind in schema.COLUMNS.items()
@@ -428,7 +446,8 @@ OWNER_ROWS += [
 ]
 
 
-def _contents(files: list[Opened]) -> Contents:
+def _machines(files: list[Opened]) -> tuple[pa.Table, pa.Table]:
+    """All facts of some files, with the number of the file, and those about machines."""
     of_file = np.repeat(np.arange(len(files)), [len(one.facts) for one in files])
     facts = pa.concat_tables([one.facts for one in files]).combine_chunks()
     facts = facts.append_column(validity.FILE, pa.array(of_file))
@@ -443,6 +462,11 @@ def _contents(files: list[Opened]) -> Contents:
         if (said := int(rows[of_file == number].sum())) != one.rows:
             why = f"{plural(one.rows, 'row', 'rows')}, and it says {said}"
             raise FlawError(why, Reason.ROWS)
+    return facts, machines
+
+
+def _contents(files: list[Opened]) -> Contents:
+    facts, machines = _machines(files)
     owners = validity.rows_about(facts, schema.OWNER)
     at = validity.check_owners(owners, machines)
     sizes = validity.rows_about(facts, schema.SIZE)
@@ -462,7 +486,12 @@ def _contents(files: list[Opened]) -> Contents:
     said_of = machines.select(["survey", "machine", "time", *FACTS]).to_pylist()
     surveys = []
     for row, whose, *rest in zip(
-        said_of, of_file.tolist(), labels, processes.tolist(), owned.tolist(), strict=True
+        said_of,
+        machines[validity.FILE].to_pylist(),
+        labels,
+        processes.tolist(),
+        owned.tolist(),
+        strict=True,
     ):
         ids = [row.pop(name) for name in ("survey", "machine", "time")]
         for name, value in row.items():
@@ -600,9 +629,14 @@ def _replaced(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
 _NAMED = re.compile(r"([0-9a-f]{32})-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}\.parquet")
 
 
-def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
-    """When machines were last surveyed that are not known; of each one's own files the newest is
-    opened."""
+def _last_seen(catalogue: Catalogue, files: list[StoredFile], seen: list[Survey]) -> list[Silent]:
+    """When machines were last surveyed that are not seen now, neither by id nor by host.
+
+    Of each one's own files the newest is opened. Ids with another key say nothing. Of a host
+    that was made anew each day the ids of its last day are taken.
+    """
+    known = {survey.machine for survey in seen}
+    hosts = {survey.facts["host"] for survey in seen} - {None, ""}
     newest: dict[str, StoredFile] = {}
     for file in files:
         named = _NAMED.fullmatch(file.name)
@@ -611,23 +645,34 @@ def _last_seen(files: list[StoredFile], known: set[str]) -> list[Silent]:
             newest[key] = max(newest.get(key, file), file, key=lambda one: one.name)
     last: dict[str, Silent] = {}
     with ThreadPoolExecutor(READERS) as readers:
-        for rows in readers.map(_machines_of, newest.values()):
-            for machine, host, time in rows:
-                is_newer = machine not in last or last[machine].last < time
-                if machine not in known and is_newer:
-                    last[machine] = Silent(machine, inert(host or "–"), time)
-    return sorted(last.values(), key=lambda one: (one.last, one.machine))
+        for found in readers.map(_machines_of, newest.values()):
+            if isinstance(found, LeftOut):
+                catalogue.left_out.append(found)
+                continue
+            for key, machine, host, time in found:
+                is_there = machine in known or host in hosts or key != catalogue.key_id
+                if not is_there and (machine not in last or last[machine].last < time):
+                    last[machine] = Silent(machine, host or "", time)
+    days: dict[str, date] = {}
+    for one in last.values():
+        whose = one.host or one.machine
+        days[whose] = max(days.get(whose, date.min), one.last.date())
+    silent = [one for one in last.values() if one.last.date() == days[one.host or one.machine]]
+    silent = [replace(one, host=inert(one.host or "–")) for one in silent]
+    return sorted(silent, key=lambda one: (one.last, one.machine))
 
 
-def _machines_of(file: StoredFile) -> list[tuple[str, str | None, datetime]]:
-    """Who is in a file of the past; what cannot be read says nothing."""
-    names = ["machine", "host", "time"]
+PAST = ["key_id", "machine", "host", "time"]
+PAST_CHECKED = ["schema", "record", "survey", "page_size", "rows"]
+
+
+def _machines_of(file: StoredFile) -> list[tuple[str, str, str | None, datetime]] | LeftOut:
+    """Who is in a file of the past."""
+    opened = _opened(file, None, PAST + PAST_CHECKED)
     try:
-        _check_size(pq.read_metadata(file.path), file.size)
-        is_machine = pc.field("record") == schema.MACHINE
-        rows = pq.read_table(file.path, columns=names, filters=is_machine, partitioning=None)
-        rows = rows.cast(pa.schema([(name, schema.COLUMNS[name]) for name in names]))
-        rows = rows.filter(pc.and_(pc.is_valid(rows["machine"]), pc.is_valid(rows["time"])))
-        return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
-    except Exception:
-        return []
+        if isinstance(opened, LeftOut):
+            return opened
+        _, machines = _machines([opened])
+        return list(zip(*(machines[name].to_pylist() for name in PAST), strict=True))
+    except Exception as error:
+        return _flawed(file, error)

@@ -6,7 +6,7 @@ A report then opens few files, and reads of each only what is below its bounds. 
 - Large files are never written anew, so each run costs what came since the last one.
 - A survey is in a file at any moment: a united file gets its name when all of it is on the
   disk, and only then those go that it was made of. Where that was cut short, the next run
-  finds the same surveys twice, and removes what is left.
+  finds the same surveys twice, with the same facts, and removes what is left.
 - What cannot be read, and what has columns that this version does not know, stays as it is.
 """
 
@@ -16,9 +16,10 @@ import fcntl
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -92,10 +93,11 @@ def _is_large(file: StoredFile) -> bool:
 
 def _day(files: list[StoredFile], done: United) -> None:
     large = {file.path for file in files if _is_large(file)}
-    there: set[str] = set()
+    there: dict[str, StoredFile] = {}
     for found in look([file for file in files if file.path in large]):
         if isinstance(found, Contents):
-            there |= {survey.survey for survey in found.surveys}
+            there |= {survey.survey: survey.file for survey in found.surveys}
+    facts_of = lru_cache(1)(_facts_of)
     # The largest first: what is left of a run that was cut short is in one already.
     small = [file for file in files if file.path not in large]
     small.sort(key=lambda file: (-file.size, file.path))
@@ -108,25 +110,50 @@ def _day(files: list[StoredFile], done: United) -> None:
         for survey in found.surveys:
             own[survey.file.path].add(survey.survey)
         for file in found.files:
-            if (surveys := own[file.stored.path]) <= there:
-                _remove([file], done)
-            elif why := _stays(file, surveys & there):
+            surveys = own[file.stored.path]
+            holders = {there[survey] for survey in surveys & there.keys()}
+            if why := _stays(file, holders, surveys <= there.keys(), facts_of):
                 done.kept.append(LeftOut(inert(file.stored.path), None, *why))
+            elif holders:
+                _remove([file], done)
             else:
                 if batch and sum(one.rows for one in batch) + file.rows > ROWS_MAX:
-                    _united(batch, done)
+                    made = _united(batch, done)
+                    old = {one.stored.path for one in batch}
+                    there = {one: made if at.path in old else at for one, at in there.items()}
                     batch = []
                 batch.append(file)
-                there |= surveys
+                there |= dict.fromkeys(surveys, file.stored)
     if len(batch) > 1:
         _united(batch, done)
 
 
-def _stays(file: Opened, twice: set[str]) -> tuple[Reason, str] | None:
+def _facts_of(file: StoredFile) -> pa.Table:
+    facts = [
+        one.facts for found in look([file]) if isinstance(found, Contents) for one in found.files
+    ]
+    return pa.concat_tables([schema.ARROW.empty_table(), *facts])
+
+
+def _stays(
+    file: Opened,
+    holders: set[StoredFile],
+    is_held: bool,
+    facts_of: Callable[[StoredFile], pa.Table],
+) -> tuple[Reason, str] | None:
+    """Who writes a known id to another file must not have the survey of that id deleted."""
     if file.strange:
         names = ", ".join(file.strange[:5])
         return Reason.COLUMNS, inert(f"it has columns of a newer zmeld: {names}")
-    return (Reason.TWICE, "some of its surveys are in another file") if twice else None
+    if not holders:
+        return None
+    if not is_held:
+        return Reason.TWICE, "some of its surveys are in another file"
+    held = pa.concat_tables([facts_of(one) for one in holders])
+    held = held.filter(pc.is_in(held["survey"], pc.unique(file.facts["survey"])))
+    if file.facts.sort_by("survey").equals(held.sort_by("survey")):
+        return None
+    return Reason.TWICE, "another file has a survey of the same id, and other facts"
 
 
 def _remove(files: list[Opened], done: United) -> None:
@@ -135,20 +162,22 @@ def _remove(files: list[Opened], done: United) -> None:
     done.files_after -= len(files)
 
 
-def _united(files: list[Opened], done: United) -> None:
+def _united(files: list[Opened], done: United) -> StoredFile:
     """One file in the place of these, which has the narrowest of their modes."""
     mode = 0o666
     for file in files:
         mode &= file.stored.mode
     facts = pa.concat_tables([file.facts for file in files]).combine_chunks()
     contents = pa.concat_tables([file.contents for file in files])
-    write(Path(files[0].stored.path).parent, facts, contents, mode)
+    path = write(Path(files[0].stored.path).parent, facts, contents, mode)
     done.files_after += 1
     _remove(files, done)
     done.surveys += pc.sum(pc.equal(facts["record"], schema.MACHINE)).as_py()
+    size = path.stat().st_size
+    return replace(files[0].stored, path=str(path), name=path.name, size=size, mode=mode)
 
 
-def write(folder: Path, facts: pa.Table, contents: pa.Table, mode: int) -> None:
+def write(folder: Path, facts: pa.Table, contents: pa.Table, mode: int) -> Path:
     """A united file: rows that are not about contents, and the columns `CONTENT` of the others,
     whose texts are dictionaries."""
     contents = contents.unify_dictionaries().combine_chunks()
@@ -173,6 +202,7 @@ def write(folder: Path, facts: pa.Table, contents: pa.Table, mode: int) -> None:
             said = f"{digest_of(written, length):08x} {length}"
         writer.add_key_value_metadata({schema.DIGEST.decode(): said})
         writer.close()
+    return path
 
 
 def whole_rows(contents: pa.Table) -> pa.Table:
