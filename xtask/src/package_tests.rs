@@ -2,6 +2,7 @@
 //! the source archive, installed, upgraded, removed and purged in a Debian.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -167,7 +168,8 @@ pub fn repository(log: &Log) -> Result<Tally> {
     tools::need_root("packages are installed")?;
     tools::need(&["python3", "rpmbuild"])?;
     dist::program::target()?;
-    let home = tempfile::tempdir()?;
+    let private = fs::Permissions::from_mode(0o700);
+    let home = tempfile::Builder::new().permissions(private).tempdir()?;
     let key = "zmeld tests";
     let mut generate = Command::new("gpg");
     generate.env("GNUPGHOME", home.path());

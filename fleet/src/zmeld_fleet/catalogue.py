@@ -536,7 +536,10 @@ def _incomplete(survey: Survey) -> Flaw:
     refused = survey.facts["processes_refused"] or 0
     if refused >= REFUSED_MAX * (survey.processes + refused) and refused:
         all_of_them = plural(survey.processes + refused, "process", "processes")
-        return Reason.PARTIAL, f"{refused} of {all_of_them} might not be read; root may, outside of containers"
+        return (
+            Reason.PARTIAL,
+            f"{refused} of {all_of_them} might not be read; root may, outside of containers",
+        )
     return None
 
 

@@ -68,10 +68,13 @@ pub fn make(
     export.args(["--yes", "--armor", "--output"]).arg(&key);
     log.must(export.args(["--export", &signer.key]))?;
 
+    let gpg = tools::on_path("gpg").context("gpg is gone")?;
     let dnf = folder.join("dnf");
     for package in of_kind(made, "rpm") {
         let mut sign = signer.command("rpmsign");
         sign.args(["--define", &format!("_gpg_name {}", signer.key)]);
+        // Debian's rpm looks for another name.
+        sign.args(["--define", &format!("__gpg {}", gpg.display())]);
         log.must(sign.arg("--resign").arg(package))?;
     }
     copy(of_kind(made, "rpm"), &dnf)?;
