@@ -148,7 +148,7 @@ def test_the_lead_says_what_the_configurations_free_and_of_what(tmp_path):
 def test_where_kernels_do_not_say_what_is_idle_the_report_says_so(tmp_path):
     write(tmp_path, anew("a", 0))
     report = reporting.make(str(tmp_path))
-    assert report.fleet.idle is None and "do not say what is idle" in shown(report)
+    assert report.fleet.idle is None and "not say what is idle" in shown(report)
 
 
 def advised(place, **facts: object) -> str:

@@ -134,7 +134,7 @@ def _written(
     size = size_percent(ratio, thin)
     limit = limit_percent(size, ratio)
     basis = "few pages were read, so no more than half of RAM" if thin else f"at {ratio:.1f}x"
-    why = f"size {size} % of RAM ({basis}), of which the pool may take {limit} %"
+    why = f"size {size} % of RAM ({basis}); the pool may take {limit} % of RAM"
     reasons = [*reasons, why]
     device = "zmeld" if melds else "zram"
     lines = [f"# {inert(kind.name)}: {plural(kind.machines, 'machine', 'machines')}"]

@@ -63,7 +63,7 @@ def age(report: Report) -> str:
     oldest, newest = report.oldest or "", report.newest or ""
     days = " to ".join(dict.fromkeys((oldest[:10], newest[:10])))
     hours = max((utc_now() - _time(newest)).total_seconds(), 0.0) / 3600.0
-    old = plural(round(hours), "hour", "hours")
+    old = "less than an hour" if hours < 1.0 else plural(round(hours), "hour", "hours")
     if hours >= 48.0:
         old = plural(round(hours / 24.0), "day", "days")
     return f"{days}, the newest {old} old"
@@ -87,14 +87,15 @@ def _lead(report: Report) -> str:
         freed = math.fsum(setup.idle_gains or 0.0 for setup in setups)
         frees = f"The configurations below would free {units.size(freed)} of it, and"
     else:
-        said.append("Their kernels do not say what is idle.")
+        whose = "Its kernel does" if report.machines == 1 else "Their kernels do"
+        said.append(f"{whose} not say what is idle.")
         frees = "The configurations below would free"
     if not setups:
         return " ".join([*said, "No compressed swap is advised."])
     most = math.fsum(setup.gains.value for setup in setups)
     pages = most + math.fsum(setup.takes.value for setup in setups)
-    ceiling = f"at most {units.size(most)}, were everything compressed that is not locked"
-    return " ".join([*said, frees, ceiling, f"on those machines ({units.size(pages)})."])
+    ceiling = f"at most {units.size(most)}, were everything compressed there that is not locked"
+    return " ".join([*said, frees, f"{ceiling} ({units.size(pages)})."])
 
 
 def _ranked(report: Report, ranked: list[tuple[Kind, Configuration]]) -> Section:
