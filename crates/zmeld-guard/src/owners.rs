@@ -22,6 +22,8 @@ const DEPTH_MAX: usize = 8;
 const LATELY: Duration = Duration::from_millis(900);
 /// What was not seen for so long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// Of so many threads one has memory, where any has: those that end are not listed for long.
+const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
 /// alone anybody could call a group of his own.
 const NEVER: [&str; 18] = [
@@ -506,6 +508,14 @@ fn above(shown: &str) -> impl Iterator<Item = &str> {
     ends.map(|end| &shown[..end]).chain(std::iter::once(shown))
 }
 
+/// What the first thread says that has memory.
+fn thread_status(host: &Host, pid: u32) -> Option<String> {
+    let threads = host.folders(Path::new(&format!("/proc/{pid}/task"))).ok()?;
+    let read = |it: PathBuf| host.read(it.join("status")).ok();
+    let mut all = threads.into_iter().take(THREADS_MAX).filter_map(read);
+    all.find(|text| process::status(text, "VmRSS").is_some())
+}
+
 /// What `/proc/PID/status` says of a process that has memory.
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -523,7 +533,14 @@ impl Status {
     pub fn read(host: &Host, pid: u32) -> Option<Status> {
         let text = host.read(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| process::status(&text, name);
-        let kib = |name: &str| -> Option<u64> { field(name)?.strip_suffix(" kB")?.parse().ok() };
+        // One whose first thread has ended goes on, and its others say what it has.
+        let has_ended = field("State").is_some_and(|it| it.starts_with('Z'));
+        let thread = has_ended.then(|| thread_status(host, pid)).flatten();
+        let memory = thread.as_ref().unwrap_or(&text);
+        let kib = |name: &str| -> Option<u64> {
+            let value = process::status(memory, name)?;
+            value.strip_suffix(" kB")?.parse().ok()
+        };
         let of = |name: &str| kib(name).unwrap_or(0) << 10;
         // A thread of the kernel has none.
         let resident = kib("VmRSS")?;

@@ -105,8 +105,11 @@ pub(crate) fn list(
     // Of those that stand behind, the largest.
     if scored.len() > AT_ONCE_MAX {
         let resident = |pid: u32| -> Option<u64> {
-            let text = host.read(format!("/proc/{pid}/statm")).ok()?;
-            text.split(' ').nth(1)?.parse().ok()
+            let text = host.read(format!("/proc/{pid}/statm")).unwrap_or_default();
+            let pages = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+            let bytes = pages.map(|it: u64| it << 12).filter(|it| *it > 0);
+            // Its first thread has ended.
+            bytes.or_else(|| Some(Status::read(host, pid)?.gives_bytes))
         };
         scored[AT_ONCE_MAX..].sort_by_cached_key(|(_, pid, _)| Reverse(resident(*pid)));
         scored.truncate(AT_ONCE_MAX + LARGEST_MAX);

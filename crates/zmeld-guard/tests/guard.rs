@@ -8,7 +8,8 @@
 //! threads TEXT                 one with threads of its own; `unread`: nobody reads what it says
 //! in GROUP PROCESS...          a group with those processes, as NAME:MIB:ADJ:UID, of which all
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
-//!                              one with "deaf" in its name ignores SIGTERM; "/" is the root
+//!                              one with "deaf" in its name ignores SIGTERM, of one with
+//!                              "headless" the first thread has ended; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -213,14 +214,23 @@ impl Machine {
             } else {
                 format!("\t{pid}")
             };
-            self.put(
-                &format!("proc/{pid}/status"),
-                &format!(
-                    "Name:\t{shown}\nPPid:\t2\nUid:\t{0}\t{0}\t{0}\t{0}\nNSpid:{own}\n\
-                     VmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\nRssShmem:\t0 kB\nVmSwap:\t0 kB\n",
-                    it.uid
-                ),
+            let status = format!(
+                "Name:\t{shown}\nPPid:\t2\nUid:\t{0}\t{0}\t{0}\t{0}\nNSpid:{own}\n",
+                it.uid
             );
+            let memory =
+                format!("VmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\nRssShmem:\t0 kB\nVmSwap:\t0 kB\n");
+            let whole = format!("State:\tS (sleeping)\n{status}{memory}");
+            let process = format!("proc/{pid}");
+            if name.contains("headless") {
+                let ended = format!("State:\tZ (zombie)\n{status}");
+                self.put(&format!("{process}/status"), &ended);
+                self.put(&format!("{process}/statm"), "0 0 0 0 0 0 0\n");
+                self.put(&format!("{process}/task/{pid}/status"), &ended);
+                self.put(&format!("{process}/task/9{pid}/status"), &whole);
+            } else {
+                self.put(&format!("{process}/status"), &whole);
+            }
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
             let score = if it.adjusted == -1000 { 0 } else { points };
