@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
@@ -41,6 +41,9 @@ pub(crate) struct Group {
     top: PathBuf,
     /// Whether the kernel would end all of it, too (`memory.oom.group`).
     pub is_whole: bool,
+    /// Whether first processes of containers go with it: the kernel would end them, or they are
+    /// what fills it.
+    has_inits: AtomicBool,
     /// How many processes whoever went through it last met.
     pub left: AtomicUsize,
 }
@@ -121,10 +124,7 @@ pub(crate) fn list(
         let group = opened[at].get_or_insert_with(open);
         if let Some((process, status)) = hold(groups, owner, group, pid, score, &walked[at]) {
             held += process.gives_bytes;
-            let is_login = status.uid == 0 && LOGINS.contains(&&*status.name);
-            // A service of the system has none in it.
-            let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
-            if !(is_login && is_users) {
+            if !is_login(group, &status) {
                 listed.push((process, status.is_init, walked[at].is_avoided));
             }
         }
@@ -133,9 +133,19 @@ pub(crate) fn list(
     // makes several would have nothing that may be ended.
     let inits = listed.iter().filter(|(_, is_init, _)| *is_init);
     let inits: u64 = inits.map(|(it, ..)| it.gives_bytes).sum();
-    listed.retain(|(_, is_init, _)| !is_init || inits > held / 2);
+    let are_most = inits > held / 2;
+    for (it, ..) in &listed {
+        it.group.has_inits.fetch_or(are_most, Ordering::Relaxed);
+    }
+    listed.retain(|(_, is_init, _)| !is_init || are_most);
     listed.sort_by_key(|(it, _, is_avoided)| (*is_avoided, Reverse((it.score, it.gives_bytes))));
     listed.into_iter().map(|(it, ..)| it).collect()
+}
+
+/// Whether one gets in by that process. A service of the system has none in it.
+fn is_login(group: &Group, status: &Status) -> bool {
+    let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
+    is_users && status.uid == 0 && LOGINS.contains(&&*status.name)
 }
 
 fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
@@ -146,6 +156,7 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
         directory: None,
         top: PathBuf::new(),
         is_whole: false,
+        has_inits: AtomicBool::new(false),
         left: AtomicUsize::new(0),
     };
     if let Place::Group(top) = &owner.place {
@@ -164,6 +175,7 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
         group.directory = Some(directory.to_owned());
         group.top.clone_from(top);
         group.is_whole = whole.is_some();
+        group.has_inits = AtomicBool::new(group.is_whole);
     }
     group
 }
@@ -219,7 +231,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
         true
     });
     let count = found.len();
-    found.retain(|pid| !is_never(&groups.host, *pid, 0));
+    let has_inits = group.has_inits.load(Ordering::Relaxed);
+    let is_spared = |it: Status| is_login(group, &it) || it.is_init && !has_inits;
+    let is_spared = |pid| Status::read(&groups.host, pid).is_some_and(is_spared);
+    found.retain(|pid| !is_never(&groups.host, *pid, 0) && !is_spared(*pid));
     // `cgroup.kill` does not leave those alone.
     is_all &= found.len() == count;
     let kill = || groups.host.write(directory.join("cgroup.kill"), "1");
