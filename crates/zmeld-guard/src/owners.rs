@@ -228,6 +228,11 @@ impl Groups {
         self.rule.end.is_empty() || self.rule.end.iter().any(|it| it.matches(shown))
     }
 
+    /// Whether it is for a group where its processes are listed, or for one above that.
+    pub fn has_named(&self, list: &Path) -> bool {
+        above(&self.shown(list)).any(|it| self.is_named(it))
+    }
+
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
     /// some are passed over: what the rule protects, what he needs himself, what he would keep.
     pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&OpenGroup, Visited) -> bool) {
@@ -243,7 +248,7 @@ impl Groups {
             avoided = avoided.filter(|at| *at < depth);
             let shown = self.shown(group.path());
             let is_named = match depth {
-                0 => above(&shown).any(|it| self.is_named(it)),
+                0 => self.has_named(group.path()),
                 _ => self.is_named(&shown),
             };
             named = named.or(is_named.then_some(depth));

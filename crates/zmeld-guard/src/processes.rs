@@ -164,11 +164,12 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
             let text = groups.host.read(directory.join("memory.oom.group"));
             text.is_ok_and(|it| it.trim() == "1")
         };
-        // The kernel ends the topmost one.
+        // The kernel ends the topmost one; what `end` leaves out is not ended with it.
         let counted = walked.directory.ancestors();
         let counted = counted.take_while(|it| it.starts_with(top));
         let within = walked.path.ancestors().zip(counted);
-        let whole = within.filter(|(_, directory)| says(directory)).last();
+        let is_whole = |path: &Path, directory: &Path| says(directory) && groups.has_named(path);
+        let whole = within.filter(|(path, it)| is_whole(path, it)).last();
         let directory = whole.map_or(&*walked.path, |(path, _)| path);
         group.id = id(directory);
         group.shown = groups.shown(directory).into();
