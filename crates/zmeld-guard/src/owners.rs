@@ -22,6 +22,10 @@ const DEPTH_MAX: usize = 8;
 const LATELY: Duration = Duration::from_millis(900);
 /// What was not seen for so long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// Of an owner so many groups are passed over: a name shields nobody.
+const PASSED_MAX: usize = 32;
+/// What is in a group can be opened by a path that is no longer: the kernel takes 4,096 bytes.
+const PATH_BYTES: usize = 4000;
 /// Of so many threads one has memory, where any has: those that end are not listed for long.
 const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
@@ -162,13 +166,18 @@ pub(crate) struct Visited {
     pub passed: Option<u64>,
     pub is_topmost: bool,
     pub is_avoided: bool,
+    /// Its path is too long: those are of a group above it.
+    pub is_far: bool,
 }
 
 impl Visited {
-    /// It, where it is passed over and the group above it is not.
-    pub fn topmost_passed(&self) -> Option<(u64, PathBuf)> {
-        let passed = self.passed.filter(|_| self.is_topmost);
-        passed.map(|id| (id, self.directory.clone()))
+    /// Adds it, where it is passed over and the group above it is not, to no more than
+    /// [`PASSED_MAX`]. What cannot be opened shields nobody.
+    pub fn keep_passed(&self, all: &mut Vec<(u64, PathBuf)>) {
+        let passed = self.passed.filter(|_| self.is_topmost && !self.is_far);
+        if let Some(id) = passed.filter(|_| all.len() < PASSED_MAX) {
+            all.push((id, self.directory.clone()));
+        }
     }
 }
 
@@ -263,9 +272,13 @@ impl Groups {
                     avoided = Some(depth);
                 }
             }
-            let below = group.path().strip_prefix(&list);
+            let mut above = group.path().ancestors();
+            let path = above.find(|it| it.as_os_str().len() <= PATH_BYTES);
+            let path = path.unwrap_or(&list);
+            let below = path.strip_prefix(&list);
             let visited = Visited {
-                path: group.path().to_owned(),
+                path: path.to_owned(),
+                is_far: path.as_os_str().len() < group.path().as_os_str().len(),
                 directory: directory.join(below.unwrap_or(Path::new(""))),
                 is_named: named.is_some(),
                 passed: passed.map(|(_, id)| id),

@@ -24,9 +24,7 @@ use crate::{is_due, Error, GuardRule};
 const OWNERS_MAX: usize = 512;
 /// Of so many owners processes are listed, until one has some that may be ended.
 const LISTED_MAX: usize = 4;
-/// Of an owner so many groups are passed over: a name shields nobody. Who has many groups is not
-/// gone through for longer, where he is not to pay.
-const PASSED_MAX: usize = 32;
+/// Who has many groups is not gone through for longer, where he is not to pay.
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
 /// How often owners are looked into for groups that are passed over.
 const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
@@ -158,7 +156,7 @@ impl Planner {
             let begin = Instant::now();
             groups.walk(directory, |_, it| {
                 is_named |= it.is_named;
-                passed.extend(it.topmost_passed());
+                it.keep_passed(&mut passed);
                 begin.elapsed() < LOOKED_INTO_MAX
             });
             // What they take is followed from now on.
@@ -184,7 +182,7 @@ impl Planner {
         now: Instant,
     ) -> HashSet<u64> {
         let mut shields = HashMap::new();
-        for (id, directory) in passed.iter().take(PASSED_MAX) {
+        for (id, directory) in passed {
             if let Some(read) = groups.held(directory) {
                 let held = self.history.keep(*id, read, now, self.looked_into);
                 shields.insert(*id, held.took_bytes);

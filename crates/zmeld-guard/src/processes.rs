@@ -29,6 +29,9 @@ const LOGINS: [&str; 12] = [
     "ly",
 ];
 
+/// Paths of an owner's groups take no more; what is in others counts as in his own group.
+const PATHS_BYTES_MAX: usize = 4 << 20;
+
 /// A group of processes.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -71,13 +74,19 @@ pub(crate) fn list(
 ) -> Vec<Process> {
     let host = &groups.host;
     let (mut walked, mut found, mut passed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut paths_bytes = 0;
     match &owner.place {
-        Place::Group(directory) => groups.walk(directory, |group, it| {
-            passed.extend(it.topmost_passed());
-            if it.is_named {
-                let text = group.read("cgroup.procs").ok().flatten();
-                let text = text.unwrap_or_default();
+        Place::Group(directory) => groups.walk(directory, |group, mut it| {
+            it.keep_passed(&mut passed);
+            let procs = || group.read("cgroup.procs").ok().flatten();
+            let text = it.is_named.then(procs).flatten().unwrap_or_default();
+            if !text.is_empty() {
                 found.extend(pids(&text).map(|pid| (pid, walked.len())));
+                paths_bytes += it.path.as_os_str().len();
+                if paths_bytes > PATHS_BYTES_MAX {
+                    (it.path, it.directory) = (groups.list(directory), directory.clone());
+                    it.is_far = true;
+                }
                 walked.push(it);
             }
             true
@@ -196,7 +205,7 @@ fn hold(
     let is_there = match &owner.place {
         Place::Nobody => false,
         Place::User(uid) => status.uid == *uid,
-        // A path may be too long to be opened.
+        Place::Group(_) if walked.is_far => true,
         Place::Group(_) => {
             let text = host.read(walked.path.join("cgroup.procs"));
             text.map_or(true, |text| pids(&text).any(|it| it == pid))

@@ -656,6 +656,17 @@ fn many_groups_of_long_names_take_little_memory_and_hide_nobody() {
     for number in 0..8_300 {
         fs::create_dir_all(many.join(format!("{number}-{}", "d".repeat(150)))).unwrap();
     }
+    // With paths of up to 112,500 bytes.
+    let mut folder = fs::File::open(machine.dir.path().join(format!("{GROUPS}/{own}"))).unwrap();
+    for depth in 0..450 {
+        use std::os::fd::AsRawFd;
+        let below = "e".repeat(250);
+        let below = format!("/proc/self/fd/{}/{below}", folder.as_raw_fd());
+        fs::create_dir(&below).unwrap();
+        let gone = format!("{}\n", 4_200_000 + depth);
+        fs::write(format!("{below}/cgroup.procs"), gone).unwrap();
+        folder = fs::File::open(&below).unwrap();
+    }
     machine.add(own, "runaway:600:0:1000");
     machine.add(
         "user.slice/user-1001.slice/session-1.scope",
