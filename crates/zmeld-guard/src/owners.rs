@@ -26,6 +26,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 const PASSED_MAX: usize = 32;
 /// What is in a group can be opened by a path that is no longer: the kernel takes 4,096 bytes.
 const PATH_BYTES: usize = 4000;
+/// So many groups of a service are asked for its processes.
+const SUBGROUPS_MAX: usize = 16;
 /// Of so many threads one has memory, where any has: those that end are not listed for long.
 const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
@@ -403,15 +405,26 @@ impl Groups {
         Some((ram_bytes, ram_bytes + other_bytes.saturating_sub(in_both)))
     }
 
-    /// The `OOMScoreAdjust=` of a service of the system: no process of it has a lower one, and
+    /// The `OOMScoreAdjust=` of a service that is no user's: no process of it has a lower one, and
     /// only root could give it one.
     fn shift(&self, directory: &Path, shown: &str) -> i64 {
-        if !(shown.starts_with("/system.slice/") && shown.ends_with(".service")) {
+        if shown.starts_with("/user.slice/") || !shown.ends_with(".service") {
             return 0;
         }
-        let procs = self.list(directory).join("cgroup.procs");
-        let text = self.host.read_start(&procs, 512).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let list = self.list(directory);
+        let procs = |group: &Path| {
+            let text = self.host.read_start(&group.join("cgroup.procs"), 512);
+            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+            // A number that was cut off is another's.
+            text.rfind('\n')
+                .map_or(String::new(), |end| text[..=end].to_owned())
+        };
+        let mut text = procs(&list);
+        if text.is_empty() {
+            // `DelegateSubgroup=` has its processes below.
+            let below = self.host.folders(&list).unwrap_or_default();
+            text.extend(below.iter().take(SUBGROUPS_MAX).map(|it| procs(it)));
+        }
         let adjusted = text.lines().filter_map(|pid| {
             let text = self.host.read(format!("/proc/{pid}/oom_score_adj")).ok()?;
             text.trim().parse().ok()
