@@ -244,6 +244,14 @@ impl Groups {
         above(&self.shown(list)).any(|it| self.is_named(it))
     }
 
+    /// Whether the kernel says that a process is neither in a group nor below it.
+    pub fn is_elsewhere(&self, pid: u32, list: &Path) -> bool {
+        let hierarchy = self.hierarchy.as_ref();
+        let hierarchy = hierarchy.filter(|it| list.starts_with(&it.top));
+        let group = hierarchy.map(|it| it.group_of(&self.host, &pid.to_string()));
+        matches!(group, Some(Ok(Some(group))) if !group.starts_with(list))
+    }
+
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
     /// some are passed over: what the rule protects, what he needs himself, what he would keep.
     pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&OpenGroup, Visited) -> bool) {

@@ -208,7 +208,10 @@ fn hold(
         Place::Group(_) if walked.is_far => true,
         Place::Group(_) => {
             let text = host.read(walked.path.join("cgroup.procs"));
-            text.map_or(true, |text| pids(&text).any(|it| it == pid))
+            text.map_or_else(
+                |err| !err.is_absent(),
+                |text| pids(&text).any(|it| it == pid),
+            )
         }
     };
     let process = Process {
@@ -252,7 +255,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
     let mut seen = 0;
     for pid in found {
         let fd = Pid::from_raw(pid as i32).and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
-        let Some(fd) = fd else { continue };
+        // Since the list was read another one may have come by its number.
+        let Some(fd) = fd.filter(|_| !groups.is_elsewhere(pid, directory)) else {
+            continue;
+        };
         seen += 1;
         if let Some(signal) = signal.filter(|_| !is_done) {
             let _ = pidfd_send_signal(&fd, signal);

@@ -9,7 +9,8 @@
 //! in GROUP PROCESS...          a group with those processes, as NAME:MIB:ADJ:UID, of which all
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
 //!                              one with "deaf" in its name ignores SIGTERM, of one with
-//!                              "headless" the first thread has ended; "/" is the root
+//!                              "headless" the first thread has ended, one with "elsewhere"
+//!                              has left its group since that was listed; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -231,6 +232,11 @@ impl Machine {
             } else {
                 self.put(&format!("{process}/status"), &whole);
             }
+            let group = match name.contains("elsewhere") {
+                true => "0::/another\n".to_owned(),
+                false => format!("0::/{}\n", it.group.trim_start_matches('/')),
+            };
+            self.put(&format!("{process}/cgroup"), &group);
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
             let score = if it.adjusted == -1000 { 0 } else { points };
