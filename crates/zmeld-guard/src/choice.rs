@@ -2,13 +2,16 @@
 //! `oom_score`.
 //!
 //! Invariant: nobody who holds less than an equal share is ended for another. An equal share is
-//! what all owners hold that may be ended, divided by their number.
+//! what all owners hold that may be ended, divided by their number; small ones are not counted.
 
 use std::cmp::Reverse;
 
 /// Whoever may not be ended is to blame for no less than this part of what programs can
 /// have: less is noise, and where all else shrinks, any noise is more than half.
 const BLAMED_PART: u64 = 200;
+/// An equal share is one of those who hold no less than this part of what all do: whoever makes
+/// many small owners makes nobody large by it.
+const COUNTED_PART: u64 = 200;
 /// So many processes of an owner are ended at once by their score,
 pub(crate) const AT_ONCE_MAX: usize = 256;
 /// and so many more by what they hold: small ones may have raised theirs to stand before them.
@@ -65,7 +68,15 @@ pub(crate) fn took_most(took_bytes: u64, went_bytes: u64, can_bytes: u64) -> boo
 pub(crate) fn equal_share(owners: &[OwnerFigures]) -> u64 {
     let may = owners.iter();
     let may = may.filter(|it| !matches!(it.right, Right::Kept(_)) && it.holds_bytes > 0);
-    let (count, all) = may.fold((0, 0), |(count, all), it| (count + 1, all + it.holds_bytes));
+    let sum = |least: u64| {
+        let counted = may.clone().filter(|it| it.holds_bytes >= least);
+        counted.fold((0, 0), |(count, all), it| (count + 1, all + it.holds_bytes))
+    };
+    let (number, whole) = sum(0);
+    let (count, all) = match sum(whole / COUNTED_PART) {
+        (0, _) => (number, whole),
+        counted => counted,
+    };
     all / u64::max(count, 1)
 }
 
@@ -86,7 +97,17 @@ pub(crate) fn choose_owner(
     };
     let mut places: Vec<usize> = (0..owners.len()).filter(|at| may(&owners[*at])).collect();
     places.sort_by_key(|at| (owners[*at].right, Reverse(owners[*at].holds_bytes)));
-    let first = places.into_iter().find(|at| has_some(*at));
+    // Nobody pays for one who holds more than twice as much and has nothing to be ended.
+    let mut passed_bytes = 0;
+    let mut first = None;
+    for at in places {
+        let holds_bytes = owners[at].holds_bytes;
+        if holds_bytes >= passed_bytes / 2 && has_some(at) {
+            first = Some(at);
+            break;
+        }
+        passed_bytes = passed_bytes.max(holds_bytes);
+    }
     let is_blamed = |place: usize, it: &OwnerFigures| {
         let is_kept = matches!(it.right, Right::Kept(_)) || it.is_shielded && first != Some(place);
         is_kept && took_most(it.took_bytes, went, can_bytes)
@@ -168,6 +189,25 @@ nobody who holds less than an equal share is ended for another
   a 600   0  empty
   b 100  80
 
+nor for another who has nothing to be ended, where he holds less than half of that
+  a 700   0  empty
+  b 300  80
+  c  20   0
+  d  10   0
+
+nor do small ones make an equal share a small one, where the machine stands still
+  a 600   0
+  b  90  80  stalled
+  c   2   0
+  d   2   0
+  e   2   0
+  f   2   0
+  g   2   0
+  h   2   0
+  i   2   0
+  j   2   0
+  k   2   0
+
 who holds an equal share is, where the largest has nothing to be ended
   a 400   0  empty
   b 300   0          pays
@@ -232,7 +272,20 @@ where the machine stands still somebody pays who waits
             assert_eq!(found, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 11);
+        assert_eq!(count, 13);
+    }
+
+    #[test]
+    fn where_all_are_small_all_are_counted() {
+        let one = OwnerFigures {
+            right: Right::Ended,
+            holds_bytes: 2 * MIB,
+            took_bytes: 0,
+            is_shielded: false,
+            is_stalled: true,
+        };
+        let found = choose_owner(&[one; 300], 1000 * MIB, false, |_| true);
+        assert_eq!(found, Verdict::Pays(0));
     }
 
     /// A generator of numbers below a bound, from a seed.

@@ -22,6 +22,14 @@ const DEPTH_MAX: usize = 8;
 const LATELY: Duration = Duration::from_millis(900);
 /// What was not seen for so long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
+/// Of an owner so many groups are passed over: a name shields nobody.
+const PASSED_MAX: usize = 32;
+/// What is in a group can be opened by a path that is no longer: the kernel takes 4,096 bytes.
+const PATH_BYTES: usize = 4000;
+/// So many groups of a service are asked for its processes.
+const SUBGROUPS_MAX: usize = 16;
+/// Of so many threads one has memory, where any has: those that end are not listed for long.
+const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
 /// alone anybody could call a group of his own.
 const NEVER: [&str; 18] = [
@@ -160,13 +168,18 @@ pub(crate) struct Visited {
     pub passed: Option<u64>,
     pub is_topmost: bool,
     pub is_avoided: bool,
+    /// Its path is too long: those are of a group above it.
+    pub is_far: bool,
 }
 
 impl Visited {
-    /// It, where it is passed over and the group above it is not.
-    pub fn topmost_passed(&self) -> Option<(u64, PathBuf)> {
-        let passed = self.passed.filter(|_| self.is_topmost);
-        passed.map(|id| (id, self.directory.clone()))
+    /// Adds it, where it is passed over and the group above it is not, to no more than
+    /// [`PASSED_MAX`]. What cannot be opened shields nobody.
+    pub fn keep_passed(&self, all: &mut Vec<(u64, PathBuf)>) {
+        let passed = self.passed.filter(|_| self.is_topmost && !self.is_far);
+        if let Some(id) = passed.filter(|_| all.len() < PASSED_MAX) {
+            all.push((id, self.directory.clone()));
+        }
     }
 }
 
@@ -226,6 +239,19 @@ impl Groups {
         self.rule.end.is_empty() || self.rule.end.iter().any(|it| it.matches(shown))
     }
 
+    /// Whether it is for a group where its processes are listed, or for one above that.
+    pub fn has_named(&self, list: &Path) -> bool {
+        above(&self.shown(list)).any(|it| self.is_named(it))
+    }
+
+    /// Whether the kernel says that a process is neither in a group nor below it.
+    pub fn is_elsewhere(&self, pid: u32, list: &Path) -> bool {
+        let hierarchy = self.hierarchy.as_ref();
+        let hierarchy = hierarchy.filter(|it| list.starts_with(&it.top));
+        let group = hierarchy.map(|it| it.group_of(&self.host, &pid.to_string()));
+        matches!(group, Some(Ok(Some(group))) if !group.starts_with(list))
+    }
+
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
     /// some are passed over: what the rule protects, what he needs himself, what he would keep.
     pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&OpenGroup, Visited) -> bool) {
@@ -241,7 +267,7 @@ impl Groups {
             avoided = avoided.filter(|at| *at < depth);
             let shown = self.shown(group.path());
             let is_named = match depth {
-                0 => above(&shown).any(|it| self.is_named(it)),
+                0 => self.has_named(group.path()),
                 _ => self.is_named(&shown),
             };
             named = named.or(is_named.then_some(depth));
@@ -256,9 +282,13 @@ impl Groups {
                     avoided = Some(depth);
                 }
             }
-            let below = group.path().strip_prefix(&list);
+            let mut above = group.path().ancestors();
+            let path = above.find(|it| it.as_os_str().len() <= PATH_BYTES);
+            let path = path.unwrap_or(&list);
+            let below = path.strip_prefix(&list);
             let visited = Visited {
-                path: group.path().to_owned(),
+                path: path.to_owned(),
+                is_far: path.as_os_str().len() < group.path().as_os_str().len(),
                 directory: directory.join(below.unwrap_or(Path::new(""))),
                 is_named: named.is_some(),
                 passed: passed.map(|(_, id)| id),
@@ -383,15 +413,26 @@ impl Groups {
         Some((ram_bytes, ram_bytes + other_bytes.saturating_sub(in_both)))
     }
 
-    /// The `OOMScoreAdjust=` of a service of the system: no process of it has a lower one, and
+    /// The `OOMScoreAdjust=` of a service that is no user's: no process of it has a lower one, and
     /// only root could give it one.
     fn shift(&self, directory: &Path, shown: &str) -> i64 {
-        if !(shown.starts_with("/system.slice/") && shown.ends_with(".service")) {
+        if shown.starts_with("/user.slice/") || !shown.ends_with(".service") {
             return 0;
         }
-        let procs = self.list(directory).join("cgroup.procs");
-        let text = self.host.read_start(&procs, 512).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let list = self.list(directory);
+        let procs = |group: &Path| {
+            let text = self.host.read_start(&group.join("cgroup.procs"), 512);
+            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+            // A number that was cut off is another's.
+            text.rfind('\n')
+                .map_or(String::new(), |end| text[..=end].to_owned())
+        };
+        let mut text = procs(&list);
+        if text.is_empty() {
+            // `DelegateSubgroup=` has its processes below.
+            let below = self.host.folders(&list).unwrap_or_default();
+            text.extend(below.iter().take(SUBGROUPS_MAX).map(|it| procs(it)));
+        }
         let adjusted = text.lines().filter_map(|pid| {
             let text = self.host.read(format!("/proc/{pid}/oom_score_adj")).ok()?;
             text.trim().parse().ok()
@@ -506,6 +547,14 @@ fn above(shown: &str) -> impl Iterator<Item = &str> {
     ends.map(|end| &shown[..end]).chain(std::iter::once(shown))
 }
 
+/// What the first thread says that has memory.
+fn thread_status(host: &Host, pid: u32) -> Option<String> {
+    let threads = host.folders(Path::new(&format!("/proc/{pid}/task"))).ok()?;
+    let read = |it: PathBuf| host.read(it.join("status")).ok();
+    let mut all = threads.into_iter().take(THREADS_MAX).filter_map(read);
+    all.find(|text| process::status(text, "VmRSS").is_some())
+}
+
 /// What `/proc/PID/status` says of a process that has memory.
 #[derive(Debug)]
 pub(crate) struct Status {
@@ -523,7 +572,14 @@ impl Status {
     pub fn read(host: &Host, pid: u32) -> Option<Status> {
         let text = host.read(format!("/proc/{pid}/status")).ok()?;
         let field = |name: &str| process::status(&text, name);
-        let kib = |name: &str| -> Option<u64> { field(name)?.strip_suffix(" kB")?.parse().ok() };
+        // One whose first thread has ended goes on, and its others say what it has.
+        let has_ended = field("State").is_some_and(|it| it.starts_with('Z'));
+        let thread = has_ended.then(|| thread_status(host, pid)).flatten();
+        let memory = thread.as_ref().unwrap_or(&text);
+        let kib = |name: &str| -> Option<u64> {
+            let value = process::status(memory, name)?;
+            value.strip_suffix(" kB")?.parse().ok()
+        };
         let of = |name: &str| kib(name).unwrap_or(0) << 10;
         // A thread of the kernel has none.
         let resident = kib("VmRSS")?;

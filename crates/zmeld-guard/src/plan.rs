@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Ve
 use crate::ending::ENDING_MAX;
 use crate::event::Account;
 use crate::guard_loop::hurry;
-use crate::owners::{unmatched, Groups, History, Owner, Place, NOT_NAMED};
+use crate::owners::{uid_of, unmatched, Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
 use crate::{is_due, Error, GuardRule};
 
@@ -24,9 +24,7 @@ use crate::{is_due, Error, GuardRule};
 const OWNERS_MAX: usize = 512;
 /// Of so many owners processes are listed, until one has some that may be ended.
 const LISTED_MAX: usize = 4;
-/// Of an owner so many groups are passed over: a name shields nobody. Who has many groups is not
-/// gone through for longer, where he is not to pay.
-const PASSED_MAX: usize = 32;
+/// Who has many groups is not gone through for longer, where he is not to pay.
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
 /// How often owners are looked into for groups that are passed over.
 const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
@@ -158,7 +156,7 @@ impl Planner {
             let begin = Instant::now();
             groups.walk(directory, |_, it| {
                 is_named |= it.is_named;
-                passed.extend(it.topmost_passed());
+                it.keep_passed(&mut passed);
                 begin.elapsed() < LOOKED_INTO_MAX
             });
             // What they take is followed from now on.
@@ -184,7 +182,7 @@ impl Planner {
         now: Instant,
     ) -> HashSet<u64> {
         let mut shields = HashMap::new();
-        for (id, directory) in passed.iter().take(PASSED_MAX) {
+        for (id, directory) in passed {
             if let Some(read) = groups.held(directory) {
                 let held = self.history.keep(*id, read, now, self.looked_into);
                 shields.insert(*id, held.took_bytes);
@@ -215,12 +213,24 @@ impl Planner {
             }
             left -= 1;
             let is_told = |pid| going.iter().any(|(_, told, _)| *told == pid);
-            plan.processes = list(groups, &owners[at], is_told, |passed| {
+            let owner = &owners[at];
+            plan.processes = list(groups, owner, is_told, |passed| {
                 self.shields(groups, passed, went_bytes, plan.can_bytes, now)
             });
             // Nobody else pays while his are on their way out.
-            let mut own = going.iter().filter(|(id, ..)| *id == owners[at].id);
-            !plan.processes.is_empty() || own.any(|(.., is_stuck)| !is_stuck)
+            let mut own = going.iter().filter(|(id, ..)| *id == owner.id);
+            let is_going = own.any(|(.., is_stuck)| !is_stuck);
+            if plan.processes.is_empty() && !is_going {
+                // Nor for what he has under names of his own, where that is most of what he holds: a
+                // user's manager alone is not.
+                let shields = |passed: &[(u64, PathBuf)]| passed_by_root(owner, passed);
+                plan.processes = list(groups, owner, is_told, shields);
+                let given: u64 = plan.processes.iter().map(|it| it.gives_bytes).sum();
+                if given < owner.held.all_bytes / 2 {
+                    plan.processes.clear();
+                }
+            }
+            !plan.processes.is_empty() || is_going
         };
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
         let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
@@ -245,6 +255,21 @@ impl Planner {
             }),
         });
     }
+}
+
+/// Groups that are passed over and that no user could have made: he makes groups below his manager's.
+fn passed_by_root(owner: &Owner, passed: &[(u64, PathBuf)]) -> HashSet<u64> {
+    let is_his = |directory: &Path| {
+        let Place::Group(top) = &owner.place else {
+            return false;
+        };
+        let below = directory.strip_prefix(top).ok();
+        let first = below.and_then(|it| it.components().next()?.as_os_str().to_str());
+        let is_manager = |it: &str| it.starts_with("user@") && it.ends_with(".service");
+        uid_of(top).is_some() && first.is_some_and(is_manager)
+    };
+    let passed = passed.iter().filter(|(_, directory)| !is_his(directory));
+    passed.map(|(id, _)| *id).collect()
 }
 
 /// What programs have in RAM, with files in memory.

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
@@ -29,6 +29,9 @@ const LOGINS: [&str; 12] = [
     "ly",
 ];
 
+/// Paths of an owner's groups take no more; what is in others counts as in his own group.
+const PATHS_BYTES_MAX: usize = 4 << 20;
+
 /// A group of processes.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -41,6 +44,9 @@ pub(crate) struct Group {
     top: PathBuf,
     /// Whether the kernel would end all of it, too (`memory.oom.group`).
     pub is_whole: bool,
+    /// Whether first processes of containers go with it: the kernel would end them, or they are
+    /// what fills it.
+    has_inits: AtomicBool,
     /// How many processes whoever went through it last met.
     pub left: AtomicUsize,
 }
@@ -68,13 +74,19 @@ pub(crate) fn list(
 ) -> Vec<Process> {
     let host = &groups.host;
     let (mut walked, mut found, mut passed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut paths_bytes = 0;
     match &owner.place {
-        Place::Group(directory) => groups.walk(directory, |group, it| {
-            passed.extend(it.topmost_passed());
-            if it.is_named {
-                let text = group.read("cgroup.procs").ok().flatten();
-                let text = text.unwrap_or_default();
+        Place::Group(directory) => groups.walk(directory, |group, mut it| {
+            it.keep_passed(&mut passed);
+            let procs = || group.read("cgroup.procs").ok().flatten();
+            let text = it.is_named.then(procs).flatten().unwrap_or_default();
+            if !text.is_empty() {
                 found.extend(pids(&text).map(|pid| (pid, walked.len())));
+                paths_bytes += it.path.as_os_str().len();
+                if paths_bytes > PATHS_BYTES_MAX {
+                    (it.path, it.directory) = (groups.list(directory), directory.clone());
+                    it.is_far = true;
+                }
                 walked.push(it);
             }
             true
@@ -105,8 +117,11 @@ pub(crate) fn list(
     // Of those that stand behind, the largest.
     if scored.len() > AT_ONCE_MAX {
         let resident = |pid: u32| -> Option<u64> {
-            let text = host.read(format!("/proc/{pid}/statm")).ok()?;
-            text.split(' ').nth(1)?.parse().ok()
+            let text = host.read(format!("/proc/{pid}/statm")).unwrap_or_default();
+            let pages = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+            let bytes = pages.map(|it: u64| it << 12).filter(|it| *it > 0);
+            // Its first thread has ended.
+            bytes.or_else(|| Some(Status::read(host, pid)?.gives_bytes))
         };
         scored[AT_ONCE_MAX..].sort_by_cached_key(|(_, pid, _)| Reverse(resident(*pid)));
         scored.truncate(AT_ONCE_MAX + LARGEST_MAX);
@@ -118,10 +133,7 @@ pub(crate) fn list(
         let group = opened[at].get_or_insert_with(open);
         if let Some((process, status)) = hold(groups, owner, group, pid, score, &walked[at]) {
             held += process.gives_bytes;
-            let is_login = status.uid == 0 && LOGINS.contains(&&*status.name);
-            // A service of the system has none in it.
-            let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
-            if !(is_login && is_users) {
+            if !is_login(group, &status) {
                 listed.push((process, status.is_init, walked[at].is_avoided));
             }
         }
@@ -130,9 +142,19 @@ pub(crate) fn list(
     // makes several would have nothing that may be ended.
     let inits = listed.iter().filter(|(_, is_init, _)| *is_init);
     let inits: u64 = inits.map(|(it, ..)| it.gives_bytes).sum();
-    listed.retain(|(_, is_init, _)| !is_init || inits > held / 2);
+    let are_most = inits > held / 2;
+    for (it, ..) in &listed {
+        it.group.has_inits.fetch_or(are_most, Ordering::Relaxed);
+    }
+    listed.retain(|(_, is_init, _)| !is_init || are_most);
     listed.sort_by_key(|(it, _, is_avoided)| (*is_avoided, Reverse((it.score, it.gives_bytes))));
     listed.into_iter().map(|(it, ..)| it).collect()
+}
+
+/// Whether one gets in by that process. A service of the system has none in it.
+fn is_login(group: &Group, status: &Status) -> bool {
+    let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
+    is_users && status.uid == 0 && LOGINS.contains(&&*status.name)
 }
 
 fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
@@ -143,6 +165,7 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
         directory: None,
         top: PathBuf::new(),
         is_whole: false,
+        has_inits: AtomicBool::new(false),
         left: AtomicUsize::new(0),
     };
     if let Place::Group(top) = &owner.place {
@@ -150,17 +173,19 @@ fn open_group(groups: &Groups, owner: &Owner, walked: &Visited) -> Group {
             let text = groups.host.read(directory.join("memory.oom.group"));
             text.is_ok_and(|it| it.trim() == "1")
         };
-        // The kernel ends the topmost one.
+        // The kernel ends the topmost one; what `end` leaves out is not ended with it.
         let counted = walked.directory.ancestors();
         let counted = counted.take_while(|it| it.starts_with(top));
         let within = walked.path.ancestors().zip(counted);
-        let whole = within.filter(|(_, directory)| says(directory)).last();
+        let is_whole = |path: &Path, directory: &Path| says(directory) && groups.has_named(path);
+        let whole = within.filter(|(path, it)| is_whole(path, it)).last();
         let directory = whole.map_or(&*walked.path, |(path, _)| path);
         group.id = id(directory);
         group.shown = groups.shown(directory).into();
         group.directory = Some(directory.to_owned());
         group.top.clone_from(top);
         group.is_whole = whole.is_some();
+        group.has_inits = AtomicBool::new(group.is_whole);
     }
     group
 }
@@ -180,10 +205,13 @@ fn hold(
     let is_there = match &owner.place {
         Place::Nobody => false,
         Place::User(uid) => status.uid == *uid,
-        // A path may be too long to be opened.
+        Place::Group(_) if walked.is_far => true,
         Place::Group(_) => {
             let text = host.read(walked.path.join("cgroup.procs"));
-            text.map_or(true, |text| pids(&text).any(|it| it == pid))
+            text.map_or_else(
+                |err| !err.is_absent(),
+                |text| pids(&text).any(|it| it == pid),
+            )
         }
     };
     let process = Process {
@@ -216,7 +244,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
         true
     });
     let count = found.len();
-    found.retain(|pid| !is_never(&groups.host, *pid, 0));
+    let has_inits = group.has_inits.load(Ordering::Relaxed);
+    let is_spared = |it: Status| is_login(group, &it) || it.is_init && !has_inits;
+    let is_spared = |pid| Status::read(&groups.host, pid).is_some_and(is_spared);
+    found.retain(|pid| !is_never(&groups.host, *pid, 0) && !is_spared(*pid));
     // `cgroup.kill` does not leave those alone.
     is_all &= found.len() == count;
     let kill = || groups.host.write(directory.join("cgroup.kill"), "1");
@@ -224,7 +255,10 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
     let mut seen = 0;
     for pid in found {
         let fd = Pid::from_raw(pid as i32).and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
-        let Some(fd) = fd else { continue };
+        // Since the list was read another one may have come by its number.
+        let Some(fd) = fd.filter(|_| !groups.is_elsewhere(pid, directory)) else {
+            continue;
+        };
         seen += 1;
         if let Some(signal) = signal.filter(|_| !is_done) {
             let _ = pidfd_send_signal(&fd, signal);

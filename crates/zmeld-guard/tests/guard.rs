@@ -8,7 +8,9 @@
 //! threads TEXT                 one with threads of its own; `unread`: nobody reads what it says
 //! in GROUP PROCESS...          a group with those processes, as NAME:MIB:ADJ:UID, of which all
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
-//!                              one with "deaf" in its name ignores SIGTERM; "/" is the root
+//!                              one with "deaf" in its name ignores SIGTERM, of one with
+//!                              "headless" the first thread has ended, one with "elsewhere"
+//!                              has left its group since that was listed; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -213,14 +215,28 @@ impl Machine {
             } else {
                 format!("\t{pid}")
             };
-            self.put(
-                &format!("proc/{pid}/status"),
-                &format!(
-                    "Name:\t{shown}\nPPid:\t2\nUid:\t{0}\t{0}\t{0}\t{0}\nNSpid:{own}\n\
-                     VmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\nRssShmem:\t0 kB\nVmSwap:\t0 kB\n",
-                    it.uid
-                ),
+            let status = format!(
+                "Name:\t{shown}\nPPid:\t2\nUid:\t{0}\t{0}\t{0}\t{0}\nNSpid:{own}\n",
+                it.uid
             );
+            let memory =
+                format!("VmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\nRssShmem:\t0 kB\nVmSwap:\t0 kB\n");
+            let whole = format!("State:\tS (sleeping)\n{status}{memory}");
+            let process = format!("proc/{pid}");
+            if name.contains("headless") {
+                let ended = format!("State:\tZ (zombie)\n{status}");
+                self.put(&format!("{process}/status"), &ended);
+                self.put(&format!("{process}/statm"), "0 0 0 0 0 0 0\n");
+                self.put(&format!("{process}/task/{pid}/status"), &ended);
+                self.put(&format!("{process}/task/9{pid}/status"), &whole);
+            } else {
+                self.put(&format!("{process}/status"), &whole);
+            }
+            let group = match name.contains("elsewhere") {
+                true => "0::/another\n".to_owned(),
+                false => format!("0::/{}\n", it.group.trim_start_matches('/')),
+            };
+            self.put(&format!("{process}/cgroup"), &group);
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
             let score = if it.adjusted == -1000 { 0 } else { points };
@@ -645,6 +661,17 @@ fn many_groups_of_long_names_take_little_memory_and_hide_nobody() {
     let many = machine.dir.path().join(format!("{GROUPS}/{own}/{long}"));
     for number in 0..8_300 {
         fs::create_dir_all(many.join(format!("{number}-{}", "d".repeat(150)))).unwrap();
+    }
+    // With paths of up to 112,500 bytes.
+    let mut folder = fs::File::open(machine.dir.path().join(format!("{GROUPS}/{own}"))).unwrap();
+    for depth in 0..450 {
+        use std::os::fd::AsRawFd;
+        let below = "e".repeat(250);
+        let below = format!("/proc/self/fd/{}/{below}", folder.as_raw_fd());
+        fs::create_dir(&below).unwrap();
+        let gone = format!("{}\n", 4_200_000 + depth);
+        fs::write(format!("{below}/cgroup.procs"), gone).unwrap();
+        folder = fs::File::open(&below).unwrap();
     }
     machine.add(own, "runaway:600:0:1000");
     machine.add(
