@@ -38,7 +38,7 @@ turn_to() { # NAME
 
 deb_update() { apt-get update --error-on=any; }
 deb_upgrade() { deb_update && apt-get -y install zmeld; }
-deb_again() { apt-get clean && apt-get -y install --reinstall zmeld; }
+deb_again() { apt-get clean && deb_update && apt-get -y install --reinstall zmeld; }
 deb_version() { dpkg-query -f '${Version}\n' -W zmeld; }
 rpm_update() { dnf -y --disablerepo=system makecache --refresh; }
 rpm_upgrade() { dnf -y --refresh upgrade zmeld; }

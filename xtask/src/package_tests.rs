@@ -181,7 +181,10 @@ pub fn repository(log: &Log) -> Result<Tally> {
     log.run(end.args(["--kill", "gpg-agent"]))?;
     let served = signed?;
     let mut tally = Tally::default();
-    for (format, packages) in [("deb", "curl,python3,mount"), ("rpm", "dnf,python3,mount")] {
+    for (format, packages) in [
+        ("deb", "curl,python3,mount"),
+        ("rpm", "dnf,rpm,python3,mount"),
+    ] {
         let base = match debian::base(log, &format!("{format}-server"), None, packages) {
             Ok(base) => base,
             Err(error) => {
