@@ -40,7 +40,8 @@ deb_update() { apt-get update --error-on=any; }
 deb_upgrade() { deb_update && apt-get -y install zmeld; }
 deb_again() { apt-get clean && deb_update && apt-get -y install --reinstall zmeld; }
 deb_version() { dpkg-query -f '${Version}\n' -W zmeld; }
-rpm_update() { dnf -y --disablerepo=system makecache --refresh; }
+# Debian has dnf pass over what it refuses.
+rpm_update() { dnf -y --disablerepo=system --setopt=skip_if_unavailable=False makecache --refresh; }
 rpm_upgrade() { dnf -y --refresh upgrade zmeld; }
 rpm_again() { dnf clean packages && dnf -y --refresh reinstall zmeld; }
 rpm_version() { rpm -q --qf '%{VERSION}\n' zmeld; }
