@@ -6,6 +6,15 @@
 /// Where the kernel says it.
 pub const PATH: &str = "/proc/meminfo";
 
+/// From this share of RAM on that can be had, the machine is not short of it: who waits then waits
+/// at the limit of a control group.
+const AVAILABLE_ENOUGH: f64 = 0.2;
+
+/// Whether a machine with that much RAM is not short of it.
+pub fn is_enough(available_bytes: u64, total_bytes: u64) -> bool {
+    total_bytes > 0 && available_bytes as f64 / total_bytes as f64 >= AVAILABLE_ENOUGH
+}
+
 /// The text of `/proc/meminfo`.
 #[derive(Debug, Clone, Copy)]
 pub struct Meminfo<'a>(&'a str);

@@ -68,10 +68,9 @@ pub fn is_told(host: &Host) -> bool {
 fn check(host: &Host) -> Result<(), Error> {
     let text = host.read(meminfo::PATH).unwrap_or_default();
     let memory = Meminfo::new(&text);
-    if let (Some(available), Some(total)) = (memory.available_bytes(), memory.total_bytes()) {
-        if available >= total / 5 {
-            return Ok(());
-        }
+    let both = memory.available_bytes().zip(memory.total_bytes());
+    if both.is_some_and(|(available, total)| meminfo::is_enough(available, total)) {
+        return Ok(());
     }
     let text = host.read(PATH).unwrap_or_default();
     for (what, most) in [("some", SOME_PERCENT), ("full", FULL_PERCENT)] {

@@ -6,14 +6,13 @@ use zmeld_report::units::{bytes, count};
 
 use super::{is_experiment, Finding, Remedy, Severity, View};
 use zmeld_linux::command::Invocation;
+use zmeld_linux::meminfo;
 use zmeld_observe::{share, tunables, Group, Pressure, Services};
 
 /// Percent of the last minute in which some task waited for memory.
 const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
-/// From this share of RAM on that can be had, the machine is not short of it.
-pub(super) const AVAILABLE_ENOUGH: f64 = 0.2;
 /// From this share of its limit on, a group waits for its own memory.
 const AT_LIMIT: f64 = 0.9;
 
@@ -95,7 +94,7 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
     let waits = |group| group_waits(view, group);
     let mut found: Vec<Finding> = view.now.groups.iter().filter_map(waits).collect();
     let memory = &view.now.memory;
-    let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
+    let has_memory = meminfo::is_enough(memory.available_bytes, memory.total_bytes);
     let Some(pressure) = view.now.pressure.filter(is_high) else {
         return found;
     };

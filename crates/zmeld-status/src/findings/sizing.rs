@@ -7,7 +7,6 @@ use zmeld_advice::size::{
 };
 use zmeld_advice::{Basis, Sizing};
 
-use super::pressure::AVAILABLE_ENOUGH;
 use super::{Finding, Remedy, View};
 use zmeld_observe::{share, Device, Group, Swap};
 
@@ -32,7 +31,7 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
     // The limit that they failed at was raised since; and it was not for want of memory.
     let is_raised = held.limit_bytes > 0
         && share(held.memory_used_max_bytes, held.limit_bytes) < NEARLY_FULL
-        && share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
+        && zmeld_linux::meminfo::is_enough(memory.available_bytes, memory.total_bytes);
     let failed_writes = match is_raised {
         true => 0,
         false => view.now.lately.failed_writes(device),
