@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
+use zmeld_linux::lock::FileLock;
 
 use crate::interrupt::{await_handler, send};
 use crate::run::*;
@@ -19,7 +20,8 @@ use crate::survey::calm;
 /// Long after this, a command does not end at all.
 const NEVER: Duration = Duration::from_secs(300);
 
-/// Processes that hold up whoever reads them, until it is dropped.
+/// Processes that hold up whoever reads them, until it is dropped. They hold up every swapoff of the
+/// machine, hence no test has them that has not its turn.
 struct Held {
     server: Child,
     pids: Vec<String>,
@@ -28,11 +30,11 @@ struct Held {
 }
 
 impl Held {
-    fn new(how_many: usize) -> Option<Held> {
-        Held::with(how_many, &[])
+    fn new(turn: &FileLock, how_many: usize) -> Option<Held> {
+        Held::with(turn, how_many, &[])
     }
 
-    fn with(how_many: usize, more: &[&str]) -> Option<Held> {
+    fn with(_turn: &FileLock, how_many: usize, more: &[&str]) -> Option<Held> {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         let script = concat!(
@@ -80,6 +82,17 @@ impl Drop for Held {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
+        // They end after it.
+        for pid in &self.pids {
+            let stat = format!("/proc/{pid}/stat");
+            wait_until("a held process ends", || {
+                let state = fs::read_to_string(&stat).unwrap_or_default();
+                state
+                    .rsplit(')')
+                    .next()
+                    .is_none_or(|it| it.trim_start().starts_with('Z') || it.is_empty())
+            });
+        }
     }
 }
 
@@ -124,7 +137,10 @@ fn to_json(output: &Output) -> Value {
 
 #[test]
 fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
-    let Some(held) = Held::new(3) else { return };
+    let turn = setup::alone();
+    let Some(held) = Held::new(&turn, 3) else {
+        return;
+    };
     let is_named = |found: &Value| {
         let notes = found["notes"].to_string();
         held.pids
@@ -171,8 +187,10 @@ fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
 #[test]
 fn what_plans_and_what_watches_goes_on_beside_it() {
     // Beside an experiment nothing is set up.
-    let _turn = setup::alone();
-    let Some(_held) = Held::new(1) else { return };
+    let turn = setup::alone();
+    let Some(_held) = Held::new(&turn, 1) else {
+        return;
+    };
     let folder = folder();
     let figures = folder.path().join("figures.prom");
     let watched = "[watch]\ninterval = \"1s\"\n[watch.reclaim]\n[watch.guard]\nend = [\"/none\"]\n";
@@ -208,8 +226,10 @@ fn what_plans_and_what_watches_goes_on_beside_it() {
 /// The lock is free while `up` measures; what it sets up `down` takes back.
 #[test]
 fn a_machine_is_set_up_beside_it() {
-    let Some(_lock) = setup::turn() else { return };
-    let Some(_held) = Held::new(1) else { return };
+    let Some(turn) = setup::turn() else { return };
+    let Some(_held) = Held::new(&turn, 1) else {
+        return;
+    };
     let before = setup::machine();
     for args in [&["up", "--tier", "zram", "--size", "16MiB"][..], &["down"]] {
         let output = run_to_end(args);
@@ -221,20 +241,19 @@ fn a_machine_is_set_up_beside_it() {
 /// swapoff waits for the lock of each program with pages in swap, and hears no signal then.
 #[test]
 fn whoever_keeps_swapoff_waiting_is_named_before_and_meanwhile() {
-    let Some(_lock) = setup::turn() else { return };
+    let Some(turn) = setup::turn() else { return };
     let before = setup::machine();
     // Its own files say that it has no memory where its first thread has ended.
     for kind in [&[][..], &["without-first"]] {
         let output = run_to_end(&["up", "--tier", "zram", "--size", "16MiB"]);
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-        if let Some(_held) = Held::with(1, kind) {
+        if let Some(held) = Held::with(&turn, 1, kind) {
             for force in [&[][..], &["--force"]] {
                 let output = run_to_end(&[&["down"], force].concat());
                 let said = text(&output.stderr);
                 assert_eq!(code(&output), 2, "{kind:?} {force:?}: {said}");
-                // This one, or one of a test beside.
-                let wanted = "(python3): it keeps whoever wants";
-                assert!(said.contains(wanted), "{kind:?} {force:?}: {said}");
+                let wanted = format!("process {} (python3): it keeps whoever wants", held.pids[0]);
+                assert!(said.contains(&wanted), "{kind:?} {force:?}: {said}");
             }
         }
         wait_until("swapoff goes on", || code(&run_to_end(&["down"])) == 0);
@@ -245,7 +264,10 @@ fn whoever_keeps_swapoff_waiting_is_named_before_and_meanwhile() {
 /// Many of one user cost as long as a few, and cost no other user's process its place.
 #[test]
 fn many_of_one_user_hide_nobody_else() {
-    let Some(held) = Held::new(24) else { return };
+    let turn = setup::alone();
+    let Some(held) = Held::new(&turn, 24) else {
+        return;
+    };
     let pids = format!("{},{}", held.pids.join(","), std::process::id());
     let args = ["scan", "--codecs", "lz4", "--pid", &pids, "--json"];
     let found = to_json(&run_to_end(&args));
@@ -266,7 +288,10 @@ fn many_of_one_user_hide_nobody_else() {
 /// The measuring that is left behind has nothing of the journal's open.
 #[test]
 fn what_is_left_behind_keeps_nothing_open() {
-    let Some(_held) = Held::new(1) else { return };
+    let turn = setup::alone();
+    let Some(_held) = Held::new(&turn, 1) else {
+        return;
+    };
     let folder = folder();
     let lock = folder.path().join("lock");
     let mut command = Command::new("flock");
@@ -313,7 +338,10 @@ fn a_signal_to_the_group_counts_once() {
 
 #[test]
 fn ctrl_c_ends_a_scan_that_waits_for_it() {
-    let Some(_held) = Held::new(1) else { return };
+    let turn = setup::alone();
+    let Some(_held) = Held::new(&turn, 1) else {
+        return;
+    };
     let mut scan = zmeld(&["scan", "--codecs", "lz4"]);
     scan.stdout(Stdio::null()).stderr(Stdio::null());
     let scan = scan.spawn().unwrap();
@@ -326,8 +354,10 @@ fn ctrl_c_ends_a_scan_that_waits_for_it() {
 #[test]
 fn a_plan_is_made_where_what_measures_is_killed() {
     // Beside another's swap there is no such plan.
-    let _turn = setup::alone();
-    let Some(_held) = Held::new(1) else { return };
+    let turn = setup::alone();
+    let Some(_held) = Held::new(&turn, 1) else {
+        return;
+    };
     let mut plan = zmeld(&["plan", "--tier", "zram"]);
     let plan = plan.stdout(Stdio::null()).stderr(Stdio::piped());
     let plan = plan.spawn().unwrap();
