@@ -82,7 +82,7 @@ pub struct Outstanding {
     pub applied: Option<Applied>,
     /// What keeps the journal from being read; nothing is compared then.
     pub journal_problem: Option<String>,
-    /// Each thing, in the order of the plan.
+    /// Each thing, in the order of the plan; without a way out of its own it is the remedy.
     pub changes: Vec<Finding>,
     /// What brings it about, or says why nothing does.
     pub remedy: Remedy,
@@ -160,6 +160,7 @@ impl Outstanding {
             wanted: &wanted,
             applied: applied.as_ref(),
             records: state.as_ref().map_or(&[][..], |state| &state.records),
+            up: asked.command("up"),
             changes: Vec::new(),
             is_refused: false,
         };
@@ -303,13 +304,18 @@ struct Look<'a> {
     wanted: &'a Config,
     applied: Option<&'a Applied>,
     records: &'a [Record],
+    up: String,
     changes: Vec<Finding>,
     is_refused: bool,
 }
 
 impl<'a> Look<'a> {
     fn add(&mut self, subject: String, what: impl Into<String>, why: String) {
-        let change = Finding::of_machine(subject, what, why, "");
+        self.push(subject, what, why, String::new());
+    }
+
+    fn push(&mut self, subject: String, what: impl Into<String>, why: String, remedy: String) {
+        let change = Finding::of_machine(subject, what, why, remedy);
         self.changes.push(change);
     }
 
@@ -343,7 +349,17 @@ impl<'a> Look<'a> {
             None => "zmeld has set nothing up since the machine booted",
         };
         let what = "it is asked for, and not set up";
-        self.add(tier_of(group).to_owned(), what, why.to_owned());
+        // What kept it from being set up may well be there still.
+        let mut tiers = self.wanted.tiers.iter();
+        let is_it = |tier: &&Tier| Group::of_tier(tier.name.as_str()) == group;
+        let remedy = match tiers.any(|tier| tier.optional && is_it(&tier)) {
+            true => format!(
+                "{} tries again, and says why where it leaves it out",
+                self.up
+            ),
+            false => String::new(),
+        };
+        self.push(tier_of(group).to_owned(), what, why.to_owned(), remedy);
     }
 
     fn compare(&mut self, plan: &Plan) {

@@ -7,8 +7,9 @@
 
 if [ -n "$PREPARE" ]; then
 	cp /usr/bin/zmeld-guard "$PREPARE/usr/bin/"
-	for file in /usr/bin/jq $(find /usr/lib /lib -name 'libjq.so.*' -o -name 'libonig.so.*'); do
-		cp -L "$file" "$PREPARE$file"
+	cp "$(command -v jq)" "$PREPARE/usr/bin/"
+	for file in $(find / -name 'libjq.so.*' -o -name 'libonig.so.*' | grep -v "^$PREPARE"); do
+		cp -L "$file" "$PREPARE/usr/lib/"
 	done
 	exit 0
 fi

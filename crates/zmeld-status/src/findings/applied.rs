@@ -6,7 +6,10 @@ use zmeld_observe::applied::AppliedTier;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();
-    let changes = changes.map(|change| change.clone().with(view.outstanding.remedy.clone()));
+    let changes = changes.map(|change| match change.remedy.is_empty() {
+        true => change.clone().with(view.outstanding.remedy.clone()),
+        false => change.clone(),
+    });
     let otherwise = view.outstanding.otherwise().map(|problem| {
         Finding::of_machine(
             problem.about.trim_start_matches("tier."),
