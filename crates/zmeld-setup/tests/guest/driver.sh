@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=256 module
+# guest: kernel=um,6.12 memory=256 module program=jq
 #
 # zmeld's own device, set up, melded, watched and taken down by zmeld.
 
@@ -28,7 +28,14 @@ ok "a second up changes nothing" sh -c \
 # guest's own files, which go first.
 swap_out 70 50 60000000
 zmeld meld --estimate | sed 's/^/# /'
-ok "meld" sh -c 'zmeld meld --json >/tmp/meld.json'
+unused() {
+	zmeld status --json | jq -r '.findings[] | select(.id == "duplicates-unused") | .commands[]'
+}
+unused >/tmp/commands
+sed 's/^/# /' /tmp/commands
+ok "what status says to do about them" [ -s /tmp/commands ]
+ok "is done" sh -e /tmp/commands
+same "and cures it" "" "$(unused)"
 ok "pages were melded ($(meld_stat pages_melded))" [ "$(meld_stat pages_melded)" -gt 100 ]
 zmeld status >/tmp/status
 sed 's/^/# /' /tmp/status

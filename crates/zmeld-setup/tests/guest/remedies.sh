@@ -15,7 +15,7 @@
 # unstable-name: a warning of a configuration, which status does not look for
 # verify-mismatch: takes memory that is damaged; the driver of zmeld.ko has its tests
 # encode-errors: takes a codec that errs; zword.ko has its tests
-# duplicates-unused: takes zmeld.ko; the guest test driver finds it
+# duplicates-unused: takes zmeld.ko; the guest test driver has its row
 # zvol: takes ZFS, which no kernel here has
 # pressure: takes a minute in which a fifth is waited, which depends on the machine that runs this
 
@@ -215,6 +215,15 @@ names() {
 }
 
 prepare
+clean
+
+# What plans take for the priority that the kernel chooses: each below those before it, and from
+# 6.19 on the same for all.
+zram 16M
+file swap 16
+lower=-3
+! has writeback_batch_size || lower=-1
+same "priorities that the kernel chose" "$lower" "$(areas | awk -v it="$WORK/swap" '$1 == it { print $2 }')"
 clean
 
 # Own zram before an own file: the file stays, and zswap is in front of it.
