@@ -31,6 +31,7 @@ zmeld meld --estimate | sed 's/^/# /'
 unused() {
 	zmeld status --json | jq -r '.findings[] | select(.id == "duplicates-unused") | .commands[]'
 }
+echo off >"$SYS/meld_mode"
 unused >/tmp/commands
 sed 's/^/# /' /tmp/commands
 ok "what status says to do about them" [ -s /tmp/commands ]
