@@ -70,7 +70,7 @@ impl script::Case for Root {
             "profile" => {
                 let (mut config, mut comments) = (Config::default(), Comments::new());
                 let profile = Profile::named(rest).unwrap();
-                if let Err(why) = profile.check(&host) {
+                if let Err(why) = profile.check(&host, now.memory.total_bytes) {
                     return Outcome {
                         errors: vec![(why, String::new())],
                         ..Outcome::default()

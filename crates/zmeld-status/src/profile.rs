@@ -107,10 +107,15 @@ impl Profile {
     /// Whether the machine can have it.
     ///
     /// # Errors
-    /// What the machine lacks for it, in a sentence.
-    pub fn check(self, host: &Host) -> Result<(), String> {
-        let missing = self.missing(host);
-        missing.map_or(Ok(()), |why| Err(format!("profile {}: {why}", self.name())))
+    /// What the machine lacks for it, in a sentence, and the one that suits it.
+    pub fn check(self, host: &Host, ram_bytes: u64) -> Result<(), String> {
+        let Some(why) = self.missing(host) else {
+            return Ok(());
+        };
+        let (name, suits) = (self.name(), Profile::of(host, ram_bytes).name());
+        Err(format!(
+            "profile {name}: {why}; --profile {suits} suits this machine"
+        ))
     }
 
     /// What is said where the machine can have it, and has the RAM that another is for, or

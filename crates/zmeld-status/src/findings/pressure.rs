@@ -178,7 +178,8 @@ pub(super) fn swappiness(view: &View) -> Option<Finding> {
 fn tuned(view: &View, found: tunables::Unfit) -> Finding {
     let (key, fits) = found.fits;
     let name = &found.finding.about;
-    let now = format!("sysctl -q -w {name}={fits}");
+    // Not each machine has sysctl(8).
+    let now = format!("echo {fits} > /proc/sys/{}", name.replace('.', "/"));
     let remedy = match view.wanted.tiers.is_empty() {
         true => Remedy::run([now]).and(&format!(
             ", and {name} = {fits} in a file of /etc/sysctl.d for the next boots"

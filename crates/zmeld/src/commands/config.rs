@@ -155,7 +155,8 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
 fn tell(found: &Finding) {
     match found.severity {
         Severity::Notice => output::say(format_args!("notice: {found}")),
-        _ => output::say(found),
+        Severity::Warning => output::say(format_args!("warning: {found}")),
+        Severity::Critical => output::say(found),
     }
 }
 

@@ -389,7 +389,7 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
 fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     let refused = |what| zmeld_setup::Error::Refused { what };
-    let checked = profile.map_or(Ok(()), |profile| profile.check(host));
+    let checked = profile.map_or(Ok(()), |profile| profile.check(host, machine.ram_bytes));
     checked.map_err(refused)?;
     // What is on a disk is not compressed.
     let is_disk = args
