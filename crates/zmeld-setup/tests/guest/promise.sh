@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.1,6.12 memory=512 disk=256 disk=48 disk=32 test=promise program=wipefs program=mkfs.ext4 program=cryptsetup program=blkid program=dmsetup long
+# guest: kernel=um,6.1,6.12 memory=512 disk=256 disk=48 disk=32 test=promise program=wipefs program=mkfs.ext4 program=cryptsetup program=blkid program=dmsetup
 #
 # Yes means yes: configurations from all keys, and what was said of each beforehand
 # (tests/promise). TIME says how many.
