@@ -42,7 +42,7 @@ fn done(what: &'static str, ret: i32) -> Result<(), StoreError> {
 /// What a store holds and has done. See `struct zm_stats` for each field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The words are the header's, and the README's glossary.
+#[allow(missing_docs)] // The words are the header's.
 pub struct Stats {
     pub pages_stored: u64,
     pub pages_same: u64,
