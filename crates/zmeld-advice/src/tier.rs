@@ -330,7 +330,9 @@ impl Facts {
         own_swaps: &[String],
     ) -> Facts {
         let is_own = |area: &SwapArea| own_swaps.iter().any(|own| *own == area.shown());
-        let others = machine.swaps.iter().filter(|area| !is_own(area));
+        // zswap writes to what is below it when memory is short, which a zvol needs memory for.
+        let others = machine.swaps.iter();
+        let others = others.filter(|area| !is_own(area) && !area.is_zvol());
         let active = |area: &SwapArea| {
             let mut compressed = machine.compressed.iter();
             let compressed = compressed.find(|it| it.area.path == area.path);

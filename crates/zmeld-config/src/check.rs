@@ -65,7 +65,7 @@ impl Check<'_> {
         } else if is_ram_device(path) {
             let what = format!("{shown} is in RAM itself; name a drive, or use kind = \"zram\"");
             self.error(key, what);
-        } else if path.starts_with("/dev/zvol") {
+        } else if path.starts_with("/dev/zvol") || is_zvol(path) {
             let what = format!(
                 "{shown} is a volume of ZFS, which takes memory to write a page: swap on it can \
                  stop the machine when memory is short; use a partition beside the pool"
@@ -295,6 +295,11 @@ pub(super) fn in_ram(path: &Path) -> bool {
     ["/tmp", "/run", "/dev/shm", "/var/run"]
         .iter()
         .any(|folder| path.starts_with(folder))
+}
+
+fn is_zvol(path: &Path) -> bool {
+    let name = path.strip_prefix("/dev").ok().and_then(Path::to_str);
+    name.is_some_and(zmeld_linux::swaps::is_zvol)
 }
 
 fn is_ram_device(path: &Path) -> bool {

@@ -90,6 +90,11 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
     (start.is_empty() || is_swap(&start)).then_some(path)
 }
 
+/// The swap area on that partition, as `/proc/swaps` has it: an image goes nowhere else.
+pub fn area(host: &Host) -> Option<PathBuf> {
+    Some(host.swap_on(&partition(host)?).ok()??.path)
+}
+
 /// That partition, where nothing is swapped to it.
 pub fn idle(host: &Host) -> Result<Option<String>, HostError> {
     let Some(path) = partition(host) else {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
-use crate::octal;
+use crate::{octal, Host};
 
 /// Where the kernel lists them.
 pub const PATH: &str = "/proc/swaps";
@@ -54,6 +54,11 @@ impl SwapArea {
         self.device().is_some_and(is_compressed)
     }
 
+    /// Whether it is a volume of ZFS, by its name.
+    pub fn is_zvol(&self) -> bool {
+        self.device().is_some_and(is_zvol)
+    }
+
     /// Used part of the size, 0 to 1.
     pub fn fill(&self) -> f64 {
         match self.size_bytes {
@@ -65,16 +70,36 @@ impl SwapArea {
 
 /// Whether a block device of that name is a compressed one: `zram0`, `zmeld12`.
 pub fn is_compressed(name: &str) -> bool {
-    let mut numbers = ["zram", "zmeld"]
-        .iter()
-        .filter_map(|it| name.strip_prefix(it));
+    is_numbered(name, &["zram", "zmeld"])
+}
+
+/// Whether a block device of that name is a volume of ZFS: `zd16`.
+pub fn is_zvol(name: &str) -> bool {
+    is_numbered(name, &["zd"])
+}
+
+/// Whether `swapon` is BusyBox's: it knows neither priorities nor another page size's header.
+pub fn is_swapon_busybox(host: &Host) -> bool {
+    let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+    let mut places = folders.map(|it| Path::new(it).join("swapon")).into_iter();
+    let found = places.find(|it| host.exists(it));
+    found.is_some_and(|it| host.resolved(&it).ends_with("busybox"))
+}
+
+fn is_numbered(name: &str, drivers: &[&str]) -> bool {
+    let mut numbers = drivers.iter().filter_map(|it| name.strip_prefix(it));
     numbers.any(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The areas in the text of `/proc/swaps`, in its order, and lines that are none. The first
-/// line, a heading, and empty ones are passed over.
+/// line, a heading, and empty ones are passed over; so is what LXCFS shows in a container in
+/// place of the host's areas (`none virtual`).
 pub(crate) fn parse(text: &str) -> impl Iterator<Item = Result<SwapArea, &str>> {
-    let lines = text.lines().skip(1).filter(|it| !it.trim().is_empty());
+    let is_shown = |line: &&str| {
+        let mut words = line.split_ascii_whitespace();
+        words.next().is_some() && words.next() != Some("virtual")
+    };
+    let lines = text.lines().skip(1).filter(is_shown);
     lines.map(|line| area(line).ok_or(line))
 }
 
@@ -108,6 +133,7 @@ mod tests {
     #[test]
     fn areas_in_ram_have_their_drivers_names() {
         assert!(["zram0", "zmeld12"].into_iter().all(is_compressed));
+        assert!(is_zvol("zd16") && !is_zvol("zd") && !is_zvol("zda1"));
         assert!(!["zram", "zram1a", "sda2"].into_iter().any(is_compressed));
     }
 

@@ -66,7 +66,7 @@ pub struct Mounted {
     pub at: String,
     /// The file system's type.
     pub file_system: String,
-    /// Mounted with `discard`.
+    /// Mounted with `discard`, or read-only: nothing is deleted there.
     pub discards: bool,
 }
 
@@ -322,7 +322,7 @@ impl Mounts {
         Some(Mounted {
             at: mount.point.to_string_lossy().into_owned(),
             file_system: mount.kind.clone(),
-            discards: options.any(|it| it == "discard" || it.starts_with("discard=")),
+            discards: options.any(|it| it == "discard" || it.starts_with("discard=") || it == "ro"),
         })
     }
 

@@ -61,6 +61,9 @@ impl LayerKind {
     }
 }
 
+/// What disks of virtual machines have in their vendor or model.
+const HYPERVISORS: [&str; 5] = ["QEMU", "VBOX", "VMware", "Msft", "Virtual"];
+
 /// What a swap area stands on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct BlockStack {
@@ -169,11 +172,16 @@ impl DeviceFolders {
             None if reader.exists(&format!("{}/md", self.folder)) => LayerKind::Raid,
             None => LayerKind::Drive,
         };
+        // A virtual machine's SCSI disk calls itself spinning, whatever its host has.
+        let words = ["vendor", "model"].map(|it| format!("{}/device/{it}", self.drive));
+        let words = words.map(|it| reader.line(&it).unwrap_or_default());
+        let is_virtual = |it: &String| HYPERVISORS.iter().any(|name| it.contains(name));
+        let is_virtual = words.iter().any(is_virtual);
         let mut queue = |name: &str| reader.number(&format!("{}/queue/{name}", self.drive));
         Layer {
             name: name.to_owned(),
             kind,
-            rotational: queue("rotational") == Some(1),
+            rotational: queue("rotational") == Some(1) && !is_virtual,
             discards: queue("discard_max_bytes").is_some_and(|bytes| bytes > 0),
         }
     }

@@ -26,13 +26,19 @@ pub struct Facts {
     pub units: Vec<String>,
     /// Where the memory controller's groups are, and whose files they have.
     pub groups: Option<(Version, PathBuf)>,
+    /// `swapon` is BusyBox's, which knows neither priorities nor, often, discards.
+    pub is_swapon_busybox: bool,
 }
 
 impl Facts {
     /// Those of a machine; what cannot be read is not there.
     pub fn read(host: &Host) -> Facts {
         let hierarchy = Hierarchy::find(host).ok().flatten();
-        let folders = ["/etc/systemd/system", "/usr/lib/systemd/system"];
+        let folders = [
+            "/etc/systemd/system",
+            "/usr/lib/systemd/system",
+            "/etc/init.d",
+        ];
         let mut units: Vec<String> = folders
             .iter()
             .flat_map(|it| host.list(it).unwrap_or_default())
@@ -46,6 +52,7 @@ impl Facts {
                 _ => Services::Unknown,
             },
             groups: hierarchy.map(|it| (it.version, it.top)),
+            is_swapon_busybox: zmeld_linux::swaps::is_swapon_busybox(host),
         }
     }
 

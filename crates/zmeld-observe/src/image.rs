@@ -2,19 +2,23 @@
 //! findings: the partition that it resumes from has to be swapped to, and to be as large
 //! as the image that the kernel aims at.
 
+use std::path::Path;
+
 use zmeld_config::Finding;
 use zmeld_report::units::bytes;
 
 /// Why it cannot be kept; none where it can, or nobody can tell. `resume`: what says that the
-/// machine hibernates; `disks`: swap on disks, with sizes in bytes; `idle`: the swap partition
-/// that it resumes from, where nothing is swapped to it; `image_bytes`: how large an image the
-/// kernel aims at, where it says so.
+/// machine hibernates; `disks`: swap on disks, with sizes in bytes; `area`: the one of them that it
+/// resumes from, where that is known; `idle`: the swap partition that it resumes from, where
+/// nothing is swapped to it; `image_bytes`: how large an image the kernel aims at, where it says so.
 pub fn lack<'a>(
     resume: &str,
     disks: impl Iterator<Item = (&'a str, u64)>,
+    area: Option<&Path>,
     idle: Option<&str>,
     image_bytes: Option<u64>,
 ) -> Option<Finding> {
+    let disks = disks.filter(|(path, _)| area.is_none_or(|it| it == Path::new(path)));
     let largest = disks.max_by_key(|(_, size)| *size);
     let (what, why, remedy) = match (idle, largest) {
         (Some(idle), _) => (

@@ -1,6 +1,6 @@
 //! What `/proc` says of memory, swap and pressure.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -138,6 +138,9 @@ pub struct Hibernation {
     /// The swap partition that it resumes from, where nothing is swapped to it.
     #[serde(skip)]
     pub idle: Option<String>,
+    /// The swap area that it resumes from, where that is a partition.
+    #[serde(skip)]
+    pub area: Option<PathBuf>,
 }
 
 /// A control group with a limit on memory or swap.
@@ -242,6 +245,7 @@ pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
         possible: states.split_whitespace().any(|state| state == "disk"),
         image_bytes: reader.known(host.number(image)).flatten(),
         idle: hibernation::idle(host).ok().flatten(),
+        area: hibernation::area(host),
     }
 }
 

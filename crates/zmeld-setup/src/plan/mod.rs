@@ -24,7 +24,8 @@ use crate::journal::State;
 use crate::step::{Record, Step};
 use crate::steps::{self, SetAttribute};
 use zmeld_config::{Config, Finding, FindingId, Severity, Tier};
-use zmeld_linux::Host;
+use zmeld_linux::swaps::is_swapon_busybox;
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 
 pub(crate) use compare::{compare, holds};
@@ -514,6 +515,16 @@ impl Draft<'_> {
         let name = Group::of_tier(tier.name.as_str());
         let mut steps = Steps::new(&name, self.records);
         let result = tier::of(&tier.kind).plan(self, tier, priority, &mut steps);
+        let mut all = steps.steps.iter();
+        let is_swap = all.any(|it| matches!(it.step, Step::SwapOn(_)));
+        let result = match is_swap && is_swapon_busybox(self.host) {
+            true => result.and(Err(HostError::NotInstalled {
+                program: "swapon of util-linux (this is BusyBox's)".to_owned(),
+                package: "util-linux",
+            }
+            .into())),
+            false => result,
+        };
         match result {
             Ok(()) if steps.steps.is_empty() => {}
             Ok(()) => self.groups.push(steps.group(tier.optional)),

@@ -319,7 +319,14 @@ impl Draft<'_> {
         let disks = machine.swaps.iter().filter(|swap| !swap.is_in_ram());
         let disks = disks.filter_map(|swap| Some((swap.path.to_str()?, swap.size_bytes)));
         let idle = from.filter(|_| !is_said);
-        let found = image::lack(sign, disks.chain(resumed), idle, machine.image_bytes);
+        let area = zmeld_linux::hibernation::area(self.host);
+        let found = image::lack(
+            sign,
+            disks.chain(resumed),
+            area.as_deref(),
+            idle,
+            machine.image_bytes,
+        );
         self.found(FindingId::Hibernation, "", found);
     }
 }

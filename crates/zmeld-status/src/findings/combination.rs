@@ -3,6 +3,7 @@
 use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
+use super::remedy::above;
 use super::{Finding, View};
 use zmeld_config::{FindingId, Remedy};
 use zmeld_observe::{image, Device, Swap};
@@ -41,9 +42,9 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
             false => view.asked().take_over(),
         };
     }
-    match beside_disk(view, swap) {
-        Some(disk) => zswap_instead(view, swap, device, disk),
-        None => Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(
+    match stands_above_disk(view, swap, device) {
+        true => zswap_instead(view, swap, device),
+        false => Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(
             " (and zswap.enabled=0 on the kernel's command line, in place of zswap.enabled=1 \
              where that is there)",
         ),
@@ -93,12 +94,9 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
 /// A compressed device above a disk by priority alone fills with what was swapped
 /// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
 pub(super) fn lru_inversion(view: &View, above: &Swap, device: &Device) -> Option<Finding> {
-    if has_little_disk_swap(view) || device.backing.is_some() {
-        return None;
-    }
-    let below = view
-        .disks()
-        .find(|disk| disk.area.priority < above.area.priority)?;
+    let below = view.disks().find(|disk| {
+        disk.area.priority < above.area.priority && !may_stand_above(view, disk, device)
+    })?;
     Some(Finding::of_machine(
         &device.name,
         format!(
@@ -115,7 +113,7 @@ pub(super) fn lru_inversion(view: &View, above: &Swap, device: &Device) -> Optio
             bytes(above.area.size_bytes),
             bytes(below.area.used_bytes)
         ),
-        zswap_instead(view, above, device, below),
+        zswap_instead(view, above, device),
     ))
 }
 
@@ -131,20 +129,39 @@ fn has_little_disk_swap(view: &View) -> bool {
     zswap.is_some_and(|zswap| zswap.is_held_back_by(size, view.now.memory.total_bytes))
 }
 
-/// The disk that a device without writeback stands above or beside, unless that is meant.
-fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
-    let is_backed = |device: &Device| device.backing.is_some();
-    let is_meant =
-        view.wanted.accept.contains(&FindingId::LruInversion) || has_little_disk_swap(view);
-    if is_meant || view.now.device_of(swap).is_some_and(is_backed) {
-        return None;
+/// Whether a device stands above or beside a disk, unless that is no finding.
+fn stands_above_disk(view: &View, swap: &Swap, device: &Device) -> bool {
+    view.disks().any(|disk| {
+        disk.area.priority <= swap.area.priority && !may_stand_above(view, disk, device)
+    })
+}
+
+/// The disk that is filled first.
+fn highest_disk<'a>(view: &View<'a>) -> Option<&'a Swap> {
+    view.disks().max_by_key(|disk| disk.area.priority)
+}
+
+/// Whether a device above that disk by priority alone is no finding: it is meant, or nothing that
+/// this kernel has is better.
+fn may_stand_above(view: &View, disk: &Swap, device: &Device) -> bool {
+    let is_meant = view.wanted.accept.contains(&FindingId::LruInversion);
+    let is_best = view.now.zswap.is_none() && !device.can_write_back;
+    let is_behind = device.backing.is_some() || disk.area.is_zvol();
+    is_meant || is_best || is_behind || has_little_disk_swap(view)
+}
+
+/// The priority that another finding of the same area asks for: each would undo the other's.
+pub(super) fn asked_for(view: &View, area: &Swap, device: &Device) -> Option<i32> {
+    let disk = highest_disk(view).filter(|disk| may_stand_above(view, disk, device))?;
+    match disk.area.priority - area.area.priority {
+        ..0 => None,
+        0 => above(disk, 100),
+        1.. => above(disk, 10),
     }
-    view.disks()
-        .find(|disk| disk.area.priority <= swap.area.priority)
 }
 
 /// What stands better in the device's place, the same whichever rule finds it.
-fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Remedy {
+fn zswap_instead(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let zswap = || zswap_for(view, swap);
     let writeback = "give the device a writeback partition and a [watch] writeback rule";
     match (&view.now.zswap, device.can_write_back) {
@@ -157,14 +174,7 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Reme
         )),
         (Some(_), false) => zswap()
             .that("use zswap in front of the disk instead (this kernel's zram has no writeback)"),
-        (None, true) => format!("{writeback} (this kernel has no zswap)").into(),
-        (None, false) => format!(
-            "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
-             writeback), or accept = [\"lru-inversion\"] in {}",
-            disk.area.shown(),
-            view.asked().file()
-        )
-        .into(),
+        (None, _) => format!("{writeback} (this kernel has no zswap)").into(),
     }
 }
 
@@ -214,40 +224,20 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
             other.area.shown()
         ),
         format!("both have priority {}", area.area.priority),
-        match beside_disk(view, area) {
+        match stands_above_disk(view, area, device) {
             // Above the disk by priority alone it would be the next finding.
-            Some(disk) => zswap_instead(view, area, device, disk),
-            None => {
-                let priority = area.area.priority.max(0).saturating_add(100).min(32_767);
-                match view.applied.and_then(|it| it.tier_on(&area.area.shown())) {
-                    Some(tier) => view.set_up(
-                        &format!("tier.{}", tier.name),
-                        &[("priority", priority.to_string())],
-                    ),
-                    None => view.switched_anew(area, &format!("--priority {priority}")),
-                }
-            }
+            true => zswap_instead(view, area, device),
+            false => view.put_above(area, other, 100),
         },
     ))
 }
 
 /// A compressed device that is filled only once a disk is full.
 pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
-    let above = view
-        .disks()
-        .find(|disk| disk.area.priority > area.area.priority)?;
-    let is_meant = has_little_disk_swap(view) || device.backing.is_some();
-    let priority = above.area.priority.saturating_add(10).clamp(0, 32_767);
-    let remedy = match view.applied.and_then(|it| it.tier_on(&area.area.shown())) {
-        // Above the disk by priority alone it would be the next finding.
-        _ if !is_meant && !view.wanted.accept.contains(&FindingId::LruInversion) => {
-            zswap_instead(view, area, device, above)
-        }
-        Some(tier) => view.set_up(
-            &format!("tier.{}", tier.name),
-            &[("priority", priority.to_string())],
-        ),
-        None => view.switched_anew(area, &format!("--priority {priority}")),
+    let above = highest_disk(view).filter(|disk| disk.area.priority > area.area.priority)?;
+    let remedy = match may_stand_above(view, above, device) {
+        true => view.put_above(area, above, 10),
+        false => zswap_instead(view, area, device),
     };
     Some(Finding::of_machine(
         &device.name,
@@ -285,17 +275,14 @@ pub(super) fn file_in_ram(view: &View) -> Vec<Finding> {
 
 /// Swap on a volume of ZFS, which takes memory for what it writes.
 pub(super) fn zvol(view: &View) -> Vec<Finding> {
-    let is_zvol = |swap: &&Swap| {
-        let number = swap.area.device().and_then(|it| it.strip_prefix("zd"));
-        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    let found = view.now.swaps.iter().filter(is_zvol).map(|swap| {
+    let zvols = view.now.swaps.iter().filter(|swap| swap.area.is_zvol());
+    let found = zvols.map(|swap| {
         Finding::of_machine(
             swap.area.shown(),
             "it is a volume of ZFS, which takes memory to write a page: the machine can stand \
              still when memory is short",
             format!("{} is swapped to", swap.area.shown()),
-            "swap on a partition beside the pool, or on a compressed device (zmeld plan)",
+            view.switched_off(swap),
         )
     });
     found.collect()
@@ -328,5 +315,6 @@ pub(super) fn hibernation(view: &View) -> Option<Finding> {
     let disks = view.disks();
     let disks = disks.filter_map(|disk| Some((disk.area.path.to_str()?, disk.area.size_bytes)));
     let idle = hibernation.idle.as_deref();
-    image::lack(resume, disks, idle, hibernation.image_bytes)
+    let area = hibernation.area.as_deref();
+    image::lack(resume, disks, area, idle, hibernation.image_bytes)
 }

@@ -9,6 +9,16 @@ use zmeld_report::units::bytes;
 /// Drop-ins of this folder are read last, and key by key.
 const DROP_INS: &str = "/etc/zmeld.toml.d";
 
+/// So much above a disk's priority; nothing is above the highest.
+pub(super) fn above(disk: &Swap, by: i32) -> Option<i32> {
+    let priority = disk.area.priority.max(0);
+    let above = priority.saturating_add(by).min(PRIORITY_MAX);
+    (above > priority).then_some(above)
+}
+
+/// The highest priority of a swap area.
+const PRIORITY_MAX: i32 = 32_767;
+
 /// A key of the configuration: its table, its name, its value.
 pub(super) type Setting = (String, &'static str, String);
 
@@ -98,10 +108,33 @@ impl View<'_> {
         }
     }
 
+    /// Has a compressed area filled before a disk, so much above its priority.
+    pub(super) fn put_above(&self, area: &Swap, disk: &Swap, by: i32) -> Remedy {
+        let Some(priority) = above(disk, by) else {
+            return format!(
+                "give {} a priority below {PRIORITY_MAX} where it is switched on (/etc/fstab: \
+                 pri=), then switch both off and on again",
+                disk.area.shown()
+            )
+            .into();
+        };
+        if let Some(tier) = self.applied.and_then(|it| it.tier_on(&area.area.shown())) {
+            let key = ("priority", priority.to_string());
+            return self.set_up(&format!("tier.{}", tier.name), &[key]);
+        }
+        self.switched_anew(area, &format!("--priority {priority}"))
+    }
+
     /// Has an area switched off and on again with these options of swapon.
     pub(super) fn switched_anew(&self, swap: &Swap, options: &str) -> Remedy {
         let area = shell::path(&swap.area.path);
         let anew = format!("swapoff {area} && swapon {options} {area}");
+        if self.now.facts.is_swapon_busybox {
+            return format!(
+                "install util-linux (BusyBox's swapon has no such options), then {anew}"
+            )
+            .into();
+        }
         let used = swap.area.used_bytes;
         match used < self.now.memory.available_bytes {
             true => Remedy::run(anew.split(" && ")),

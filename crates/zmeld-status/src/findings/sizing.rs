@@ -214,6 +214,13 @@ impl Fit {
         let held = device.held.unwrap_or_default();
         let measured = measured_ratio(device);
         let (percent, _) = limit_percent(device.size_bytes, ram, measured.unwrap_or(RATIO_ASSUMED));
+        // All that have none get one, and share what one would have.
+        let is_open = |it: &Device| it.held.unwrap_or_default().limit_bytes == 0;
+        let open = view.compressed().filter(|(_, it)| is_open(it)).count();
+        let percent = match is_open(device) {
+            true => (percent / open.max(1) as u32).max(1),
+            false => percent,
+        };
         let limit_bytes = |percent: u32| ram / 100 * u64::from(percent);
         // Other pages than today's were in it, too.
         let taken = held.memory_used_bytes.max(held.memory_used_max_bytes);

@@ -32,12 +32,12 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
                 missed => format!("; {} frees were missed", count(missed)),
             }
         ),
-        discarded(view, swap),
+        discarded(view, swap, device),
     ))
 }
 
 /// Has the device forget all that swap has given back; its place among the areas stays.
-fn discarded(view: &View, swap: &Swap) -> Remedy {
+fn discarded(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let own = view.applied.and_then(|it| it.tier_on(&swap.area.shown()));
     let own = own.and_then(|own| view.wanted.tier(&own.name)?.kind.swap());
     let discard = match own.map(|it| it.discard) {
@@ -47,8 +47,9 @@ fn discarded(view: &View, swap: &Swap) -> Remedy {
     let is = swap.area.priority;
     let others = view.now.swaps.iter().map(|it| it.area.priority);
     let others: Vec<i32> = others.filter(|it| *it != is).collect();
-    let place = match is {
-        0.. => is,
+    let asked_for = super::combination::asked_for(view, swap, device);
+    let place = match asked_for.unwrap_or(is) {
+        place @ 0.. => place,
         // The kernel puts it below all others again; 0 is above those that it places.
         _ if others.iter().all(|it| *it > is) => return view.switched_anew(swap, discard),
         _ if others.iter().all(|it| *it < is || *it > 0) => 0,
@@ -123,11 +124,19 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
             bytes(held.stored_bytes),
             bytes(held.memory_used_bytes)
         ),
-        Remedy::run([
-            format!("mount -o remount,discard {at}"),
-            format!("fstrim {at}"),
-        ])
-        .and(" (and discard among its options in /etc/fstab)"),
+        match mounted.file_system.as_str() {
+            // A remount with the option succeeds, and changes nothing.
+            "xfs" => format!(
+                "umount {at} and mount it with -o discard (and discard among its options in \
+                 /etc/fstab); fstrim {at} until then"
+            )
+            .into(),
+            _ => Remedy::run([
+                format!("mount -o remount,discard {at}"),
+                format!("fstrim {at}"),
+            ])
+            .and(" (and discard among its options in /etc/fstab)"),
+        },
     ))
 }
 
@@ -142,13 +151,24 @@ pub(super) fn two_guards(view: &View) -> Vec<Finding> {
                 "it ends programs when memory is short, as [watch.guard] does",
                 format!("{other} runs, and there is [watch.guard]"),
                 match view.now.facts.services {
-                    Services::Systemd => Remedy::run([format!("systemctl disable --now {other}")])
-                        .and(", or remove [watch.guard]"),
+                    Services::Systemd => {
+                        Remedy::run([format!("systemctl disable --now {}", stopped(other))])
+                            .and(", or remove [watch.guard]")
+                    }
                     _ => format!("end {other}, or remove [watch.guard]").into(),
                 },
             )
         })
         .collect()
+}
+
+/// The units that have to be off for that service to be.
+fn stopped(service: &str) -> String {
+    match service {
+        // Whoever connects to its socket starts it again.
+        "systemd-oomd.service" => format!("systemd-oomd.socket {service}"),
+        _ => service.to_owned(),
+    }
 }
 
 /// Two that reclaim ahead of time: what one takes and is needed again, the other is blamed
@@ -244,11 +264,13 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
                         false => "zmeld enable".to_owned(),
                     }])
                 }
-                Services::OpenRc => Remedy::run([
-                    format!("rc-update add {unit} default"),
-                    format!("rc-service {unit} start"),
-                ]),
-                Services::Unknown => {
+                Services::OpenRc if view.now.facts.units.iter().any(|it| it == unit) => {
+                    Remedy::run([
+                        format!("rc-update add {unit} default"),
+                        format!("rc-service {unit} start"),
+                    ])
+                }
+                Services::OpenRc | Services::Unknown => {
                     format!("have {name} started at each boot, and kept running").into()
                 }
             },
