@@ -268,6 +268,7 @@ def test_a_survey_by_an_ordinary_user_never_supersedes_one_of_the_whole(tmp_path
     sound(tmp_path)
     facts = {"uptime_seconds": 7200.0, "processes_refused": 17}
     later = plain("sound0", time=NOON + timedelta(hours=1), facts=facts)
+    later.owners[0].facts["pages_skipped"] = 7000
     write(tmp_path, later)
     found = look(tmp_path)
     assert (reasons(found), len(found.surveys)) == (["partial"], 3)

@@ -39,6 +39,9 @@ const SKIPPED: [SkipReason; 6] = [
     SkipReason::TooManyRegions,
 ];
 
+/// Of a machine's memory in use, so much may be unread.
+const UNREAD_MAX: f64 = 0.01;
+
 /// Of the owners with rows of their own, those that ordinary users can make.
 const USERS_MAX: usize = 24;
 
@@ -154,12 +157,12 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// All its processes, where so many of them might not be read (1 %) that reports on a fleet
-    /// leave it out as partial.
-    pub fn partial_of(&self) -> Option<u64> {
-        let read: u64 = self.owners.iter().map(|it| it.counted.processes).sum();
-        let all = read + self.refused;
-        (self.refused > 0 && self.refused * 100 >= all).then_some(all)
+    /// The share of the memory in use that might not be read, where reports on a fleet leave it
+    /// out as partial: 1 % of it and more, of several processes.
+    pub fn partial(&self) -> Option<f64> {
+        let pages = self.total().pages;
+        let share = pages.skipped as f64 / (pages.all + pages.skipped).max(1) as f64;
+        (self.refused > 1 && share >= UNREAD_MAX).then_some(share)
     }
 
     /// Before anything is read.

@@ -155,8 +155,8 @@ class Report:
     surveys_seen: int
     surveys_used: int
     machines: int
-    partly_refused: int
-    """Machines that count though less than 1 % of their processes could not be read."""
+    partly_refused: list[Machine]
+    """Machines that count though some processes could not be read; `value` is their share."""
     refused: list[Machine]
     """Machines that gave no survey since memory was short; `value` is their stalls."""
     silent: list[Silent]
@@ -185,10 +185,15 @@ def _check_label(surveys: list[Survey], label: str) -> None:
     raise FleetError(f"--by {inert(label)}: no machine that counts has that label; {there}")
 
 
+def without(label: str) -> str:
+    """The kind of machines that lack it."""
+    return f"without {label}"
+
+
 def kind_of(survey: Survey, by: str | None) -> str:
     """The kind of a machine: a label's value, or distribution, RAM and architecture."""
     if by is not None:
-        return survey.labels.get(by, f"without {by}")
+        return survey.labels.get(by, without(by))
     facts = survey.facts
     ram = facts["ram_bytes"]
     memory = f"{_nominal_gib(ram)} GiB" if ram else "RAM unknown"
@@ -304,7 +309,11 @@ def analyse(catalogue: Catalogue, engine: Engine, by: str | None = None) -> Repo
         surveys_seen=catalogue.surveys_seen,
         surveys_used=len(surveys),
         machines=len(surveys),
-        partly_refused=sum(bool(survey.facts["processes_refused"]) for survey in surveys),
+        partly_refused=[
+            Machine(one.machine, one.host, one.unread)
+            for one in surveys
+            if one.facts["processes_refused"]
+        ],
         refused=[
             Machine(one.machine, one.host, one.facts["memory_some_avg300"] or 0.0)
             for one in catalogue.refused

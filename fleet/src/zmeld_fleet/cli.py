@@ -82,6 +82,15 @@ def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str]
     return read
 
 
+def _file(text: str) -> Path:
+    """A file that is written when all is computed: whether it can be is known before."""
+    path = Path(text)
+    if not path.parent.is_dir() or path.is_dir():
+        missing = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise argparse.ArgumentTypeError(f"{text}: {missing}")
+    return path
+
+
 _days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
 _positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
@@ -111,10 +120,10 @@ def _add_report(commands: Any) -> None:
     command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
     command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/3)")
-    command.add_argument("--html", metavar="FILE", type=Path, help="write a page")
+    command.add_argument("--html", metavar="FILE", type=_file, help="write a page")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
     command.add_argument(
-        "--prometheus", metavar="FILE", type=Path, help="write gauges, as for a textfile collector"
+        "--prometheus", metavar="FILE", type=_file, help="write gauges, as for a textfile collector"
     )
     command.add_argument(
         "--require-all", action="store_true", help="end with 1 where anything was left out"

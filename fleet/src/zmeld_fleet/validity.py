@@ -85,7 +85,7 @@ class Reason(Enum):
     INTERRUPTED = "interrupted", "stopped before everything was read"
     REFUSED = "pressure", "memory was short: the machine gave no survey"
     SELECTION = "selection", "of some processes only"
-    PARTIAL = "partial", "1 % of its processes or more were refused to it"
+    PARTIAL = "partial", "1 % of the memory in use or more was refused to it"
     SKETCH = "sketch", "sketches far smaller than most"
     SAME_ID = "same-id", "two hosts with one machine id"
     VALUES = "values", "it says what cannot be true"
