@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::time::{clock_gettime, ClockId};
 use zmeld_linux::others::PatientReader;
-use zmeld_linux::pressure::Pressure;
 use zmeld_linux::Host;
 use zmeld_memory::{
     Batch, Counted, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
@@ -118,7 +117,6 @@ pub(crate) struct OwnerResult {
     /// The same, each content once.
     pub melded: [Estimate; CODECS.len()],
     pub idle: Option<IdlePages>,
-    pub stalls: Option<Pressure>,
     pub sketch: Sketch<PoolBytes>,
 }
 
@@ -223,7 +221,6 @@ impl Survey {
             }),
             melded: melded(&sketch),
             idle: None,
-            stalls: self.facts.stalls,
             sketch,
         }
     }
@@ -308,7 +305,6 @@ fn together(small: Vec<Planned>) -> Planned {
 
 /// What reading takes that is the same for all owners.
 struct Reading<'a> {
-    host: &'a Host,
     key: &'a Key,
     options: &'a SurveyOptions,
     stop: &'a AtomicBool,
@@ -320,7 +316,6 @@ struct Reading<'a> {
     objects: Objects,
     shared: SharedPages,
     ages: Ages,
-    unified: Option<std::path::PathBuf>,
 }
 
 /// Reads the memory of all processes, as far as it may.
@@ -350,7 +345,6 @@ pub fn survey(
     progress.start(live.expected_pages());
     let planned = plan(host, &live);
     let mut reading = Reading {
-        host,
         key,
         options,
         stop,
@@ -362,7 +356,6 @@ pub fn survey(
         objects: Objects::new(PoolModel::running(&release, page_size as u32))?,
         shared: SharedPages::default(),
         ages: Ages::of(host),
-        unified: machine::unified_mount(host),
     };
     reading.all(planned, &mut survey)?;
     survey.elapsed = begun.elapsed();
@@ -460,7 +453,6 @@ impl Reading<'_> {
             pool: std::array::from_fn(|codec| reservoir::sum(rest, page_size as f64, drawn(codec))),
             melded: melded(&collected.sketch),
             idle: self.idle(&planned),
-            stalls: self.stalls(&planned.owner),
             sketch: collected.sketch,
             owner: planned.owner,
         })
@@ -469,12 +461,6 @@ impl Reading<'_> {
     fn idle(&self, planned: &Planned) -> Option<IdlePages> {
         let groups = planned.groups.as_ref()?;
         self.ages.of_groups(groups.iter().map(String::as_str))
-    }
-
-    fn stalls(&self, owner: &Owner) -> Option<Pressure> {
-        let folder = self.unified.as_ref()?;
-        let folder = folder.join(owner.group.as_ref()?.trim_start_matches('/'));
-        Pressure::parse(&self.host.read(folder.join("memory.pressure")).ok()?)
     }
 }
 
