@@ -177,16 +177,12 @@ def _age(survey: Survey) -> tuple[datetime, str]:
     return survey.time, survey.survey
 
 
-def first_day(days: int) -> str:
-    """The first of so many days that end today, in UTC."""
-    now = utc_now()
-    return (now - timedelta(days=min(days - 1, now.toordinal() - 2))).date().isoformat()
-
-
 def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue:
     """Looks at the files of PLACE's last days, and who was there before."""
     stored, refused = place.listed()
-    first = first_day(days)
+    now = utc_now()
+    # Of so many days that end today, in UTC.
+    first = (now - timedelta(days=min(days - 1, now.toordinal() - 2))).date().isoformat()
     older = [file for file in stored if file.date < first and file.is_named_well]
     current = [file for file in stored if file.date >= first or not file.is_named_well]
     catalogue = Catalogue(place, first, files_seen=len(current))

@@ -103,7 +103,7 @@ def _add_report(commands: Any) -> None:
         "gain most and with which zmeld.toml; then duplicates, services, and both ends of each "
         "measure.",
     )
-    command.add_argument("place", metavar="PLACE", help="a folder, or s3:// or gs://")
+    command.add_argument("place", metavar="PLACE", help="a folder")
     command.add_argument(
         "--by",
         metavar="LABEL",
@@ -123,7 +123,10 @@ def _add_report(commands: Any) -> None:
     command.add_argument("--html", metavar="FILE", type=_file, help="write a page")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
     command.add_argument(
-        "--prometheus", metavar="FILE", type=_file, help="write gauges, as for a textfile collector"
+        "--prometheus",
+        metavar="FILE",
+        type=_file,
+        help="write gauges, as for a textfile collector",
     )
     command.add_argument(
         "--require-all", action="store_true", help="end with 1 where anything was left out"
@@ -176,10 +179,7 @@ def _add_unite(commands: Any) -> None:
 def _unite(plan: argparse.Namespace) -> int:
     from zmeld_fleet import places, unite
 
-    if "://" in plan.place:
-        raise FleetError(f"{plan.place.partition('://')[0]}://: unite works in a folder")
-    with places.open_place(plan.place) as place:
-        done = unite.unite(place)
+    done = unite.unite(places.open_place(plan.place))
     _tell_left_out(done.kept, "stays as it is")
     before, after = (
         plural(count, "file", "files") for count in (done.files_before, done.files_after)
@@ -189,12 +189,10 @@ def _unite(plan: argparse.Namespace) -> int:
 
 
 LEFT_OUT_TOLD = 1000
-EXPECTED = ("superseded", "replaced", "pressure")
-"""What happens every day: counted here, and named in the report."""
 
 
 def _tell_left_out(found: list[Any], what: str = "left out") -> None:
-    others = [one for one in found if one.reason.value not in EXPECTED]
+    others = [one for one in found if not one.reason.is_expected]
     for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
         said = f"{what}: {one.file}{survey}: {one.reason.value}: {one.why}"
@@ -204,5 +202,5 @@ def _tell_left_out(found: list[Any], what: str = "left out") -> None:
         print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
         rest = len(found) - len(others)
-        said = f", of these {rest} surveyed again, made anew or short of memory" if rest else ""
+        said = f", {rest} of them surveyed again, made anew or short of memory" if rest else ""
         print(f"zmeld-fleet: {len(found)} {what}{said}", file=sys.stderr)

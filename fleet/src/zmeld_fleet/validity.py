@@ -70,6 +70,11 @@ class Reason(Enum):
         made._value_, made.meaning = value, meaning
         return made
 
+    @property
+    def is_expected(self) -> bool:
+        """What happens every day: it is counted, and named in --json alone."""
+        return self in (Reason.SUPERSEDED, Reason.REPLACED, Reason.REFUSED)
+
     UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
     DAMAGED = "damaged", "cut off, broken, or no Parquet"
     VERSION = "version", "another version of the format"
