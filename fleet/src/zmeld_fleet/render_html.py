@@ -47,7 +47,8 @@ td,.n{display:flex;justify-content:space-between;gap:1rem;padding:0;border:0;tex
 td::before{content:attr(data-head);color:var(--quiet);text-align:left;white-space:normal}
 td:first-child{display:block;font-weight:600;text-align:left}td:first-child::before{content:none}
 td span{min-width:0}pre{white-space:pre-wrap;overflow-wrap:break-word}}
-@media print{body{max-width:none}pre{white-space:pre-wrap}}
+@media print{body{max-width:none}pre{white-space:pre-wrap}
+details::details-content{content-visibility:visible;block-size:auto}}
 """
 
 
