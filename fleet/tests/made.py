@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet import catalogue, places, schema
@@ -220,7 +221,7 @@ def write(place: Path, machine: Machine, table: pa.Table | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     chance = machine.survey[:8]
     path = folder / f"{machine.machine}-{machine.time:%Y%m%dT%H%M%SZ}-{chance}.parquet"
-    facts = sum(record != "content" for record in table["record"].to_pylist())
+    facts = pc.sum(pc.not_equal(table["record"], schema.CONTENT)).as_py()
     settings = {"compression": "zstd", "use_dictionary": TEXTS, "store_schema": False}
     with open(path, "wb") as file, pq.ParquetWriter(file, table.schema, **settings) as writer:
         writer.write_table(table.slice(0, facts))
@@ -250,8 +251,7 @@ def sound(place: Path, count: int = 3) -> list[Path]:
 
 def look(place: Path, **more: Any) -> catalogue.Catalogue:
     """What counts at PLACE, and what does not."""
-    with places.open_place(str(place)) as opened:
-        return catalogue.read(opened, **more)
+    return catalogue.read(places.open_place(str(place)), **more)
 
 
 def left(found: catalogue.Catalogue) -> list[tuple[str, str]]:

@@ -84,11 +84,12 @@ def main(place: Path, machines: int, sampled: int, form: str) -> None:
         parts = [many(model, count, moment) for model in made]
         if form == "files":
             for facts, rows in parts:
-                for one in pc.unique(facts["survey"]):
-                    own = [part.filter(pc.equal(part["survey"], one)) for part in (facts, rows)]
-                    own[1] = unite.whole_rows(own[1])
+                facts, rows = facts.cast(schema.ARROW), unite.whole_rows(rows)
+                for one in range(count):
+                    each_has = [(part, len(part) // count) for part in (facts, rows)]
+                    own = [part.slice(one * has, has) for part, has in each_has]
                     whose = Machine(secrets.token_hex(8), [], time=moment)
-                    write(place, whose, pa.concat_tables([own[0].cast(schema.ARROW), own[1]]))
+                    write(place, whose, pa.concat_tables(own))
             continue
         facts = pa.concat_tables([part[0] for part in parts]).cast(schema.ARROW)
         rows = pa.concat_tables([part[1] for part in parts])

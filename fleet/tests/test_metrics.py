@@ -65,7 +65,7 @@ def test_gauges_are_what_the_report_says(place, report, tmp_path, capsys):
 
 
 def test_a_report_of_nothing_is_no_mistake(report):
-    empty = replace(report, kinds=[], fleet=None, left_out=[], surveys_used=0)
+    empty = replace(report, kinds=[], fleet=None, left_out=[], machines=0)
     of_none = {f"zmeld_fleet_{one}_machines" for one in ("silent", "refused")}
     of_none |= {"zmeld_fleet_surveys_used", "zmeld_fleet_kinds_left_out"}
     assert set(read(metrics.render(empty))) == of_none

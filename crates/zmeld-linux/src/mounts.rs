@@ -12,8 +12,6 @@ use crate::{octal, Host, HostError};
 
 /// Where the kernel lists this process's mounts.
 pub const PATH: &str = "/proc/self/mountinfo";
-/// Those of the first process, the machine's.
-pub const FIRST: &str = "/proc/1/mountinfo";
 
 /// The kernel has 100,000 mounts at the most; what is longer is refused.
 const BYTES_MAX: u64 = 64 << 20;
@@ -37,7 +35,7 @@ pub struct Mount {
     pub file_system_options: String,
 }
 
-/// The mounts in [`PATH`] or [`FIRST`], in its order: a later one covers an earlier one of the
+/// The mounts in such a file as [`PATH`], in its order: a later one covers an earlier one of the
 /// same place. None where there is no such file; lines that are none are passed over.
 ///
 /// By lines: any user may mount until the whole is longer than what [`Host::read`] takes.

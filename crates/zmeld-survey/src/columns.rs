@@ -181,8 +181,6 @@ fn owner<'a>(survey: &'a Survey, found: &'a OwnerResult) -> Row<'a> {
         ("pages_huge", int(counted.huge)),
         ("pages_locked", int(counted.locked)),
         ("pages_skipped", int(pages.skipped)),
-        ("memory_some_avg300", stall(found.stalls.map(|it| it.some))),
-        ("memory_full_avg300", stall(found.stalls.map(|it| it.full))),
         ("idle_1m", idle(0)),
         ("idle_10m", idle(1)),
         ("idle_1h", idle(2)),

@@ -1,13 +1,12 @@
 //! What the kernel says of the machine. What it does not say is absent, never 0.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use zmeld_linux::boot::uptime;
 use zmeld_linux::compressed::{choices, chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::pressure::Pressure;
-use zmeld_linux::{mounts, Host};
+use zmeld_linux::Host;
 
 use crate::Error;
 
@@ -197,23 +196,6 @@ fn takes_modules(host: &Host) -> bool {
         && !says("/sys/kernel/security/lockdown", "[confidentiality]")
 }
 
-/// Where the machine's control groups of version 2 are mounted. A container's own mount
-/// shows its own groups only.
-pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
-    let mounted = |path: &str| {
-        let mut all = mounts::read(host, path).ok()?.into_iter();
-        let found = all.find(|mount| mount.kind == "cgroup2");
-        found.map(|mount| mount.point)
-    };
-    let first = mounted(mounts::FIRST).map(|point| {
-        let below = point.strip_prefix("/").unwrap_or(&point);
-        Path::new(FIRST_ROOT).join(below)
-    });
-    first
-        .filter(|point| host.exists(point.join("cgroup.procs")))
-        .or_else(|| mounted(mounts::PATH))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,27 +294,19 @@ mod tests {
     }
 
     #[test]
-    fn in_a_container_names_and_groups_are_the_machines() {
-        let groups = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    fn in_a_container_the_name_is_the_machines() {
         let (dir, host) = Host::planted(&[
             ("/proc/sys/kernel/hostname", "zmeld-survey-x7k2p\n"),
             ("/proc/self/ns/uts", ""),
-            ("/proc/self/mountinfo", groups),
         ]);
         let name = || Machine::look(&host).host;
         // The first process is not to be looked at: an ordinary user, or hidden ones.
         assert_eq!(name().as_deref(), Some("zmeld-survey-x7k2p"));
-        let own = unified_mount(&host);
-        assert_eq!(own.as_deref(), Some(Path::new("/sys/fs/cgroup")));
         // It has a name of its own, which this kernel keeps to itself.
         host.plant("/proc/1/ns/uts", "");
-        host.plant("/proc/1/mountinfo", groups);
-        host.plant("/proc/1/root/sys/fs/cgroup/cgroup.procs", "1\n");
         assert_eq!(name(), None);
         host.plant("/proc/1/root/etc/hostname", "# set at boot\nnode7\n");
         assert_eq!(name().as_deref(), Some("node7"));
-        let first = unified_mount(&host).unwrap();
-        assert_eq!(first, Path::new("/proc/1/root/sys/fs/cgroup"));
         // The same namespace: the kernel's word counts.
         let (own, first) = ("proc/self/ns/uts", "proc/1/ns/uts");
         fs::remove_file(dir.path().join(first)).unwrap();

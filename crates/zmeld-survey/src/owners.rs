@@ -112,8 +112,6 @@ pub struct Owner {
     pub kind: OwnerKind,
     /// Its name for people.
     pub name: String,
-    /// Its control group in version 2's hierarchy, where it has one of its own.
-    pub group: Option<String>,
     /// Of a container in Kubernetes, its pod.
     pub pod: Option<Pod>,
 }
@@ -124,7 +122,6 @@ impl Owner {
             id: id.into(),
             kind,
             name: name.into(),
-            group: None,
             pod: None,
         }
     }
@@ -178,7 +175,6 @@ impl Owner {
 struct Groups {
     /// With the one of version 2 first, then those of version 1 that say the most.
     paths: Vec<String>,
-    unified: Option<String>,
     /// Where its memory is charged.
     memory: Option<String>,
 }
@@ -201,8 +197,7 @@ impl Groups {
         let paths = paths.into_iter().flatten().filter(|path| path != "/");
         Groups {
             paths: paths.collect(),
-            memory: memory.or_else(|| unified.clone()),
-            unified,
+            memory: memory.or(unified),
         }
     }
 }
@@ -229,21 +224,13 @@ fn uid_in(status: &str) -> u32 {
 /// What a group says goes before what a command line says, which anybody writes as he likes.
 fn of(groups: &Groups, command: &[String], uid: u32) -> Owner {
     let find = |of: fn(&str) -> Option<Owner>| groups.paths.iter().find_map(|path| of(path));
-    let mut owner = find(machine_group)
+    find(machine_group)
         .or_else(|| machine_by_command(command, uid))
         .or_else(|| find(known_group))
         .unwrap_or_else(|| {
             let path = groups.paths.first().map_or("/", String::as_str);
-            let mut owner = Owner::new(OwnerKind::Cgroup, path, path);
-            owner.group = Some(path.to_owned());
-            owner
-        });
-    // Where version 2 has another path than the one that told, it tells nothing of it.
-    let unified = groups.unified.as_deref().unwrap_or("");
-    owner.group = owner.group.filter(|group| {
-        unified == group || unified.starts_with(&format!("{}/", group.trim_end_matches('/')))
-    });
-    owner
+            Owner::new(OwnerKind::Cgroup, path, path)
+        })
 }
 
 /// A virtual machine by the command line of the program that runs it.
@@ -291,9 +278,8 @@ fn machine_group(path: &str) -> Option<Owner> {
 fn known_group(path: &str) -> Option<Owner> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (at, mut owner) = machine_or_container(&parts).or_else(|| unit(&parts))?;
-    owner.group = Some(format!("/{}", parts[..=at].join("/")));
     if owner.id.is_empty() {
-        owner.id.clone_from(owner.group.as_ref().expect("just set"));
+        owner.id = format!("/{}", parts[..=at].join("/"));
     }
     Some(owner)
 }
@@ -472,7 +458,7 @@ mod tests {
     }
 
     /// Each line: control groups, a path alone in version 2's hierarchy; command line; user; and
-    /// whose the process is, by kind, id, name and group of version 2.
+    /// whose the process is, by kind, id and name.
     #[test]
     fn whose_a_process_is() {
         let mut wrong = String::new();
@@ -480,9 +466,7 @@ mod tests {
             let (given, told) = line.split_once(" => ").unwrap();
             let fields: Vec<&str> = given.split(" | ").collect();
             let found = owner(fields[0], fields[1], fields[2]);
-            let group = found.group.as_deref().unwrap_or("-");
-            let kind = found.kind.as_str();
-            let found = format!("{kind} | {} | {} | {group}", found.id, found.name);
+            let found = format!("{} | {} | {}", found.kind.as_str(), found.id, found.name);
             if found.replace(ID, "ID").replace(&ID[..12], "SHORT") != told {
                 wrong += &format!("{given} => {found}\n");
             }

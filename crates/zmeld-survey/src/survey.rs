@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::time::{clock_gettime, ClockId};
 use zmeld_linux::others::PatientReader;
-use zmeld_linux::pressure::Pressure;
 use zmeld_linux::Host;
 use zmeld_memory::{
     Batch, Counted, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
@@ -38,6 +37,9 @@ const SKIPPED: [SkipReason; 6] = [
     SkipReason::ReadFailed,
     SkipReason::TooManyRegions,
 ];
+
+/// Of a machine's memory in use, so much may be unread.
+const UNREAD_MAX: f64 = 0.01;
 
 /// Of the owners with rows of their own, those that ordinary users can make.
 const USERS_MAX: usize = 24;
@@ -115,7 +117,6 @@ pub(crate) struct OwnerResult {
     /// The same, each content once.
     pub melded: [Estimate; CODECS.len()],
     pub idle: Option<IdlePages>,
-    pub stalls: Option<Pressure>,
     pub sketch: Sketch<PoolBytes>,
 }
 
@@ -154,12 +155,12 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// All its processes, where so many of them might not be read (1 %) that reports on a fleet
-    /// leave it out as partial.
-    pub fn partial_of(&self) -> Option<u64> {
-        let read: u64 = self.owners.iter().map(|it| it.counted.processes).sum();
-        let all = read + self.refused;
-        (self.refused > 0 && self.refused * 100 >= all).then_some(all)
+    /// The share of the memory in use that might not be read, where reports on a fleet leave it
+    /// out as partial: 1 % of it and more, of several processes.
+    pub fn partial(&self) -> Option<f64> {
+        let pages = self.total().pages;
+        let share = pages.skipped as f64 / (pages.all + pages.skipped).max(1) as f64;
+        (self.refused > 1 && share >= UNREAD_MAX).then_some(share)
     }
 
     /// Before anything is read.
@@ -220,7 +221,6 @@ impl Survey {
             }),
             melded: melded(&sketch),
             idle: None,
-            stalls: self.facts.stalls,
             sketch,
         }
     }
@@ -305,7 +305,6 @@ fn together(small: Vec<Planned>) -> Planned {
 
 /// What reading takes that is the same for all owners.
 struct Reading<'a> {
-    host: &'a Host,
     key: &'a Key,
     options: &'a SurveyOptions,
     stop: &'a AtomicBool,
@@ -317,7 +316,6 @@ struct Reading<'a> {
     objects: Objects,
     shared: SharedPages,
     ages: Ages,
-    unified: Option<std::path::PathBuf>,
 }
 
 /// Reads the memory of all processes, as far as it may.
@@ -347,7 +345,6 @@ pub fn survey(
     progress.start(live.expected_pages());
     let planned = plan(host, &live);
     let mut reading = Reading {
-        host,
         key,
         options,
         stop,
@@ -359,7 +356,6 @@ pub fn survey(
         objects: Objects::new(PoolModel::running(&release, page_size as u32))?,
         shared: SharedPages::default(),
         ages: Ages::of(host),
-        unified: machine::unified_mount(host),
     };
     reading.all(planned, &mut survey)?;
     survey.elapsed = begun.elapsed();
@@ -457,7 +453,6 @@ impl Reading<'_> {
             pool: std::array::from_fn(|codec| reservoir::sum(rest, page_size as f64, drawn(codec))),
             melded: melded(&collected.sketch),
             idle: self.idle(&planned),
-            stalls: self.stalls(&planned.owner),
             sketch: collected.sketch,
             owner: planned.owner,
         })
@@ -466,12 +461,6 @@ impl Reading<'_> {
     fn idle(&self, planned: &Planned) -> Option<IdlePages> {
         let groups = planned.groups.as_ref()?;
         self.ages.of_groups(groups.iter().map(String::as_str))
-    }
-
-    fn stalls(&self, owner: &Owner) -> Option<Pressure> {
-        let folder = self.unified.as_ref()?;
-        let folder = folder.join(owner.group.as_ref()?.trim_start_matches('/'));
-        Pressure::parse(&self.host.read(folder.join("memory.pressure")).ok()?)
     }
 }
 

@@ -65,7 +65,7 @@ def configure(kind: Kind, page_size: int) -> Configuration:
         return _nothing(kind, why)
     near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
     chosen = min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
-    reasons = [_why_codec(chosen, best, there, measured)]
+    reasons = [_why_codec(chosen, best, there, measured), *_why_not(kind, chosen)]
     melded = next(s for s in kind.setups if s.melded and s.codec == chosen.codec)
     melds = kind.modules and _saved(chosen, melded) >= WORTH
     reasons.append(_why_meld(kind, chosen, melded, melds))
@@ -84,6 +84,18 @@ def _why_codec(chosen: Setup, best: Setup, there: list[str], measured: float) ->
         return f"{chosen.codec}: {holds}, the best of {', '.join(there)}"
     part = units.percent(chosen.gains.value / best.gains.value)
     return f"{chosen.codec}: {holds}; it gains {part} of what {best.codec} does, and is faster"
+
+
+def _why_not(kind: Kind, chosen: Setup) -> list[str]:
+    """Codecs that gain more, and that these kernels do not have."""
+    lacking = {*FASTEST_FIRST}.difference(kind.zram_codecs)
+    others = [s for s in kind.setups if not s.melded and s.codec in lacking]
+    return [
+        f"{one.codec} gains {units.percent(one.gains.value / chosen.gains.value - 1.0)} more; "
+        "zram lacks it on some of these machines"
+        for one in others
+        if one.gains.value * NEARLY > chosen.gains.value
+    ]
 
 
 def _saved(plain: Setup, melded: Setup) -> float:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from zmeld_fleet import expressions
 from zmeld_fleet.catalogue import Catalogue, LeftOut, Silent, Survey
 from zmeld_fleet.engines import Engine
-from zmeld_fleet.estimate import Estimate, Z, of_rare, sampled_sum, varying
+from zmeld_fleet.estimate import Estimate, Z, around, of_rare, sampled_sum, varying
 from zmeld_fleet.melding import Floats, Numbers, Sampled, groups_of
 from zmeld_fleet.schema import CLASSES, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.validity import floats
@@ -49,6 +49,11 @@ class Setup:
     ratio: float | None
     idle_gains: float | None
     """Bytes that are freed of what was not used for ten minutes."""
+
+    def less(self, other: Setup) -> Estimate:
+        """What another takes less: each is estimated from a sample of its own."""
+        halves = [(one.takes.high - one.takes.low) / 2.0 for one in (self, other)]
+        return around(self.takes.value - other.takes.value, math.hypot(*halves))
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,9 @@ class Report:
     newest: str | None
     files_seen: int
     surveys_seen: int
-    surveys_used: int
     machines: int
-    partly_refused: int
-    """Machines that count though less than 1 % of their processes could not be read."""
+    partly_refused: list[Machine]
+    """Machines that count though some processes could not be read; `value` is their share."""
     refused: list[Machine]
     """Machines that gave no survey since memory was short; `value` is their stalls."""
     silent: list[Silent]
@@ -185,10 +189,15 @@ def _check_label(surveys: list[Survey], label: str) -> None:
     raise FleetError(f"--by {inert(label)}: no machine that counts has that label; {there}")
 
 
+def without(label: str) -> str:
+    """The kind of machines that lack it."""
+    return f"without {label}"
+
+
 def kind_of(survey: Survey, by: str | None) -> str:
     """The kind of a machine: a label's value, or distribution, RAM and architecture."""
     if by is not None:
-        return survey.labels.get(by, f"without {by}")
+        return survey.labels.get(by, without(by))
     facts = survey.facts
     ram = facts["ram_bytes"]
     memory = f"{_nominal_gib(ram)} GiB" if ram else "RAM unknown"
@@ -245,14 +254,6 @@ class Owners:
         return value, self.sum((weight * self.half(name) / Z) ** 2, chosen)
 
 
-@dataclass(frozen=True)
-class Group:
-    """Owners that are summed up, and their sampled contents."""
-
-    chosen: Numbers
-    sampled: Sampled
-
-
 class Sizes:
     """What a content of a class takes on average.
 
@@ -302,9 +303,12 @@ def analyse(catalogue: Catalogue, engine: Engine, by: str | None = None) -> Repo
         newest=moment(max(survey.time for survey in surveys)) if surveys else None,
         files_seen=catalogue.files_seen,
         surveys_seen=catalogue.surveys_seen,
-        surveys_used=len(surveys),
         machines=len(surveys),
-        partly_refused=sum(bool(survey.facts["processes_refused"]) for survey in surveys),
+        partly_refused=[
+            Machine(one.machine, one.host, one.unread)
+            for one in surveys
+            if one.facts["processes_refused"]
+        ],
         refused=[
             Machine(one.machine, one.host, one.facts["memory_some_avg300"] or 0.0)
             for one in catalogue.refused
@@ -330,10 +334,11 @@ def analyse(catalogue: Catalogue, engine: Engine, by: str | None = None) -> Repo
         _split(kind[owners.survey], len(names)), _split(drawn.kind, len(names)), strict=True
     )
     for at, (chosen, rows) in enumerate(groups):
-        own, group = [surveys[one] for one in members[at]], Group(chosen, drawn.of(rows))
-        report.kinds.append(_kind(names[at], own, owners, group, sizes, spread[at], bounds[at]))
-    whole = Group(np.arange(len(owners.pages)), drawn)
-    report.fleet = _kind("all machines", surveys, owners, whole, sizes, spread[-1], min(bounds))
+        own = [surveys[one] for one in members[at]]
+        found = owners, chosen, drawn.of(rows), sizes, spread[at], bounds[at]
+        report.kinds.append(_kind(names[at], own, *found))
+    found = owners, np.arange(len(owners.pages)), drawn, sizes, spread[-1], min(bounds)
+    report.fleet = _kind("all machines", surveys, *found)
     report.names = list(_names(owners, drawn, sizes))
     measures = _measures(surveys, owners)
     for name, chosen in zip(names, members, strict=True):
@@ -427,12 +432,12 @@ def _kind(
     name: str,
     surveys: list[Survey],
     owners: Owners,
-    group: Group,
+    chosen: Numbers,
+    drawn: Sampled,
     sizes: Sizes,
     held: Held,
     bound: int,
 ) -> Kind:
-    chosen = group.chosen
     facts = [survey.facts for survey in surveys]
 
     def total(values: Floats) -> int:
@@ -459,8 +464,8 @@ def _kind(
         owners=len(chosen),
         idle=idle,
         share_sampled=sampled(bound),
-        duplicates=_duplicates(owners, group, held, len(surveys), sampled(bound)),
-        setups=_setups(owners, group, sizes, told),
+        duplicates=_duplicates(owners, chosen, drawn, held, len(surveys), sampled(bound)),
+        setups=_setups(owners, chosen, drawn, sizes, told),
         compressed_swap=sum(one["compressed_swap"] not in (None, "none") for one in facts),
         zram_codecs=[one for one in CODEC_NAMES if all(one in own for own in codecs)],
         modules=all(one["modules"] is not False for one in facts),
@@ -487,9 +492,8 @@ def codecs_of(facts: dict[str, Any]) -> set[str]:
 
 
 def _duplicates(
-    owners: Owners, group: Group, held: Held, machines: int, share: float
+    owners: Owners, chosen: Numbers, drawn: Sampled, held: Held, machines: int, share: float
 ) -> Duplicates:
-    chosen, drawn = group.chosen, group.sampled
     contents = owners.sum(owners.contents, chosen)
     ones = np.ones(len(owners.pages))
     distinct, variance = owners.melded("pages_distinct", ones, chosen)
@@ -504,27 +508,29 @@ def _duplicates(
     return Duplicates(*(one.within(0.0, contents) for one in (within, between, elsewhere)))
 
 
-def _setups(owners: Owners, group: Group, sizes: Sizes, told: Numbers) -> list[Setup]:
+def _setups(
+    owners: Owners, chosen: Numbers, drawn: Sampled, sizes: Sizes, told: Numbers
+) -> list[Setup]:
     """Each codec, without and with melding.
 
     Without: pools come from random samples that know nothing of each other, so their
     variances add up. The two err each for itself, so what melding saves may be shown below
     nothing: the smaller of both would on average save something where nothing is there twice.
     """
-    whole = owners.sum(owners.unlocked, group.chosen) * owners.page
+    whole = owners.sum(owners.unlocked, chosen) * owners.page
     idle = owners.idle("idle_10m")
     size = np.maximum(owners.pages, 1.0)
     found = []
     for codec in CODECS:
         pool = floats(owners.rows, f"pool_{codec}")
-        value, variance = owners.melded(f"pool_{codec}", owners.part, group.chosen)
+        value, variance = owners.melded(f"pool_{codec}", owners.part, chosen)
         plain = varying(value, variance).within(0.0, math.inf)
         frees = None
         if len(told):
             frees = owners.sum(idle * (owners.page - pool / size), told)
         found.append(_setup(codec, False, plain, whole, frees))
-        value, variance = owners.melded(f"melded_{codec}", owners.part, group.chosen)
-        again, more = group.sampled.melded_varies(sizes.weight(codec, owners.part))
+        value, variance = owners.melded(f"melded_{codec}", owners.part, chosen)
+        again, more = drawn.melded_varies(sizes.weight(codec, owners.part))
         melded = varying(value - again, variance + more).within(0.0, math.inf)
         if frees is not None and plain.value:
             takes = owners.sum(idle, told) * owners.page - frees

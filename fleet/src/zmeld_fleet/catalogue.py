@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from zmeld_fleet import schema, validity
 from zmeld_fleet.places import Place, StoredFile
+from zmeld_fleet.units import percent
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import FleetError, inert, listed, plural
 from zmeld_fleet.writing import TEXTS, digest_of
@@ -38,8 +39,8 @@ CLOCK_TOLERANCE = timedelta(minutes=15)
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 SKETCH_FACTOR = 4
-REFUSED_MAX = 0.01
-"""Of a machine's processes so many may be unreadable."""
+UNREAD_MAX = 0.01
+"""Of a machine's memory in use so much may be unreadable, if it is of several processes."""
 READERS = 4
 BATCH_FILES, BATCH_BYTES = 64, 32 << 20
 """Files that are checked at once."""
@@ -84,8 +85,8 @@ class Survey:
     file: StoredFile
     facts: dict[str, Any]
     labels: dict[str, str]
-    processes: int
-    """That were read."""
+    unread: float
+    """Share of the memory in use that could not be read."""
     owners: int
 
     @property
@@ -176,16 +177,12 @@ def _age(survey: Survey) -> tuple[datetime, str]:
     return survey.time, survey.survey
 
 
-def first_day(days: int) -> str:
-    """The first of so many days that end today, in UTC."""
-    now = utc_now()
-    return (now - timedelta(days=min(days - 1, now.toordinal() - 2))).date().isoformat()
-
-
 def read(place: Place, key_id: str | None = None, days: int = DAYS) -> Catalogue:
     """Looks at the files of PLACE's last days, and who was there before."""
     stored, refused = place.listed()
-    first = first_day(days)
+    now = utc_now()
+    # Of so many days that end today, in UTC.
+    first = (now - timedelta(days=min(days - 1, now.toordinal() - 2))).date().isoformat()
     older = [file for file in stored if file.date < first and file.is_named_well]
     current = [file for file in stored if file.date >= first or not file.is_named_well]
     catalogue = Catalogue(place, first, files_seen=len(current))
@@ -480,8 +477,9 @@ def _contents(files: list[Opened]) -> Contents:
         tables.append(table.select(names).add_column(0, "at", where))
     count = len(machines)
     owned = np.bincount(at, minlength=count)
-    read = np.nan_to_num(validity.floats(owners, "processes"))
-    processes = np.bincount(at, read, count).astype(int)
+    pages = (np.nan_to_num(validity.floats(owners, name)) for name in ("pages", "pages_skipped"))
+    read, skipped = (np.bincount(at, one, count) for one in pages)
+    unread = skipped / np.maximum(read + skipped, 1.0)
     labels = _labels(validity.rows_about(facts, schema.LABEL), machines)
     said_of = machines.select(["survey", "machine", "time", *FACTS]).to_pylist()
     surveys = []
@@ -489,7 +487,7 @@ def _contents(files: list[Opened]) -> Contents:
         said_of,
         machines[validity.FILE].to_pylist(),
         labels,
-        processes.tolist(),
+        unread.tolist(),
         owned.tolist(),
         strict=True,
     ):
@@ -534,12 +532,9 @@ def _incomplete(survey: Survey) -> Flaw:
     if survey.facts["selection"] is not None:
         return Reason.SELECTION, f"it is of some processes only: {survey.facts['selection']}"
     refused = survey.facts["processes_refused"] or 0
-    if refused >= REFUSED_MAX * (survey.processes + refused) and refused:
-        all_of_them = plural(survey.processes + refused, "process", "processes")
-        return (
-            Reason.PARTIAL,
-            f"{refused} of {all_of_them} might not be read; root may, outside of containers",
-        )
+    if refused > 1 and survey.unread >= UNREAD_MAX:
+        said = f"{refused} processes with {percent(survey.unread)} of the memory in use"
+        return Reason.PARTIAL, f"{said} might not be read; root may, outside of containers"
     return None
 
 

@@ -82,6 +82,15 @@ def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str]
     return read
 
 
+def _file(text: str) -> Path:
+    """A file that is written when all is computed: whether it can be is known before."""
+    path = Path(text)
+    if not path.parent.is_dir() or path.is_dir():
+        missing = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise argparse.ArgumentTypeError(f"{text}: {missing}")
+    return path
+
+
 _days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
 _positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
@@ -94,7 +103,7 @@ def _add_report(commands: Any) -> None:
         "gain most and with which zmeld.toml; then duplicates, services, and both ends of each "
         "measure.",
     )
-    command.add_argument("place", metavar="PLACE", help="a folder, or s3:// or gs://")
+    command.add_argument("place", metavar="PLACE", help="a folder")
     command.add_argument(
         "--by",
         metavar="LABEL",
@@ -111,10 +120,13 @@ def _add_report(commands: Any) -> None:
     command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
     command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/3)")
-    command.add_argument("--html", metavar="FILE", type=Path, help="write a page")
+    command.add_argument("--html", metavar="FILE", type=_file, help="write a page")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
     command.add_argument(
-        "--prometheus", metavar="FILE", type=Path, help="write gauges, as for a textfile collector"
+        "--prometheus",
+        metavar="FILE",
+        type=_file,
+        help="write gauges, as for a textfile collector",
     )
     command.add_argument(
         "--require-all", action="store_true", help="end with 1 where anything was left out"
@@ -167,10 +179,7 @@ def _add_unite(commands: Any) -> None:
 def _unite(plan: argparse.Namespace) -> int:
     from zmeld_fleet import places, unite
 
-    if "://" in plan.place:
-        raise FleetError(f"{plan.place.partition('://')[0]}://: unite works in a folder")
-    with places.open_place(plan.place) as place:
-        done = unite.unite(place)
+    done = unite.unite(places.open_place(plan.place))
     _tell_left_out(done.kept, "stays as it is")
     before, after = (
         plural(count, "file", "files") for count in (done.files_before, done.files_after)
@@ -180,12 +189,10 @@ def _unite(plan: argparse.Namespace) -> int:
 
 
 LEFT_OUT_TOLD = 1000
-EXPECTED = ("superseded", "replaced", "pressure")
-"""What happens every day: counted here, and named in the report."""
 
 
 def _tell_left_out(found: list[Any], what: str = "left out") -> None:
-    others = [one for one in found if one.reason.value not in EXPECTED]
+    others = [one for one in found if not one.reason.is_expected]
     for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
         said = f"{what}: {one.file}{survey}: {one.reason.value}: {one.why}"
@@ -195,5 +202,5 @@ def _tell_left_out(found: list[Any], what: str = "left out") -> None:
         print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
         rest = len(found) - len(others)
-        said = f", of these {rest} surveyed again, made anew or short of memory" if rest else ""
+        said = f", {rest} of them surveyed again, made anew or short of memory" if rest else ""
         print(f"zmeld-fleet: {len(found)} {what}{said}", file=sys.stderr)

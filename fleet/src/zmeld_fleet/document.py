@@ -32,8 +32,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it stands in a file."""
+    """Text as it stands in a file, and what file."""
 
+    name: str
     text: str
 
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from datetime import datetime, timezone
 
-from zmeld_fleet import units
+from zmeld_fleet import analysis, units
 from zmeld_fleet.advice import Configuration, configure
 from zmeld_fleet.analysis import Extremes, Kind, Machine, Report, Setup, moment
 from zmeld_fleet.catalogue import LeftOut, utc_now
@@ -118,16 +118,21 @@ def _ranked(report: Report, ranked: list[tuple[Kind, Configuration]]) -> Section
             "Such kinds mix what machines are for. Give them --label role=NAME: kinds are then "
             "their roles."
         )
+    for kind in report.kinds:
+        if kind.name == analysis.without(report.by):
+            has = plural(kind.machines, "machine has", "machines have")
+            blocks.append(f"{has} no label {report.by}: see the kind `{kind.name}`.")
     return Section("Where it pays most", blocks)
 
 
 def _configurations(ranked: list[tuple[Kind, Configuration]]) -> Section:
-    texts = [one.toml for _, one in ranked[:KINDS_SHOWN]]
+    shown = ranked[:KINDS_SHOWN]
+    texts = [Code(f"{kind.name}: {advised.advice}", advised.toml) for kind, advised in shown]
     said = (
         "zmeld.toml of each kind; --toml DIR writes the files. Codecs' speeds are not in surveys: "
         "`zmeld plan` on one machine of the kind measures them."
     )
-    return Section("Configurations", [said, *map(Code, texts)])
+    return Section("Configurations", [said, *texts])
 
 
 def _by_memory(report: Report) -> list[Kind]:
@@ -152,17 +157,27 @@ def _setups(report: Report) -> Section:
     rows = [
         [
             kind.name,
-            f"{setup.codec}{', melded' if setup.melded else ''}",
-            _ratio(setup),
-            units.size_estimate(setup.takes),
-            units.size_estimate(setup.gains.within(0.0, math.inf)),
+            plain.codec,
+            _ratio(plain),
+            units.size_estimate(plain.gains.within(0.0, math.inf)),
+            _saved(plain, melded),
         ]
         for kind in _shown(report)
-        for setup in kind.setups
+        for plain, melded in zip(kind.setups[::2], kind.setups[1::2], strict=True)
     ]
-    caption = "Were all pages compressed that were read and are not locked, with 95 % intervals."
-    numbers = ["ratio", "pool", "frees at most"]
-    return Section("Each set-up", [Table(["kind", "codec"], numbers, rows, caption)])
+    caption = (
+        "Were all pages compressed that were read and are not locked, with 95 % intervals; and "
+        "what that would free beyond it, were identical pages of a machine kept once."
+    )
+    numbers = ["ratio", "frees at most", "melding saves"]
+    return Section("Each codec", [Table(["kind", "codec"], numbers, rows, caption)])
+
+
+def _saved(plain: Setup, melded: Setup) -> str:
+    saved = plain.less(melded)
+    if saved.low <= 0.0 < saved.high - saved.low:
+        return f"at most {units.size(max(saved.high, 0.0))}"
+    return units.size_estimate(saved)
 
 
 def _ratio(setup: Setup) -> str:
@@ -214,18 +229,21 @@ def _names(report: Report) -> Section:
 
 
 def _extremes(report: Report) -> Section:
-    kinds = [kind.name for kind in _by_memory(report)[:KINDS_SHOWN]]
-    rows = []
-    for one in sorted(report.extremes, key=lambda one: (one.kind, one.measure)):
-        if one.kind in kinds:
-            rows.append([one.kind, one.measure, _ends(one.lowest, one), _ends(one.highest, one)])
-            rows[-1] += [_value(one, one.quantiles[q]) for q in ("5 %", "median", "95 %")]
-    caption = (
-        "The machines with the lowest and the highest values, beside the quantiles of their kind. "
-        "Somebody is always last: this names who, and does not judge whether it is unusual."
-    )
-    texts, numbers = ["kind", "measure", "lowest", "highest"], ["5 %", "median", "95 %"]
-    return Section("Both ends of each measure", [Table(texts, numbers, rows, caption)])
+    blocks: list[Block] = [
+        "The machines with the lowest and the highest values, five at most and none that has the "
+        "median, beside the quantiles of their kind. Somebody is always last: this names who, and "
+        "does not judge whether it is unusual."
+    ]
+    for kind in _by_memory(report)[:KINDS_SHOWN]:
+        rows = [
+            [one.measure, _ends(one.lowest, one), _ends(one.highest, one)]
+            + [_value(one, one.quantiles[q]) for q in ("5 %", "median", "95 %")]
+            for one in report.extremes
+            if one.kind == kind.name
+        ]
+        texts, numbers = ["measure", "lowest", "highest"], ["5 %", "median", "95 %"]
+        blocks += [Table(texts, numbers, rows, f"{kind.name}:")] if rows else []
+    return Section("Both ends of each measure", blocks)
 
 
 def _value(one: Extremes, value: float) -> str:
@@ -233,7 +251,10 @@ def _value(one: Extremes, value: float) -> str:
 
 
 def _ends(machines: list[Machine], one: Extremes) -> str:
-    return ", ".join(f"{machine.host} {_value(one, machine.value)}" for machine in machines)
+    median = _value(one, one.quantiles["median"])
+    shown = [(machine.host, _value(one, machine.value)) for machine in machines]
+    named = [f"{host} {value}" for host, value in shown if value != median]
+    return ", ".join(named) or units.MISSING
 
 
 def _machines(report: Report) -> Section:
@@ -243,8 +264,11 @@ def _machines(report: Report) -> Section:
         oldest, newest = report.oldest, report.newest
         blocks.append(f"The surveys that count began between {oldest} and {newest}.")
     if report.partly_refused:
-        count = plural(report.partly_refused, "machine counts", "machines count")
-        blocks.append(f"{count} though less than 1 % of its processes could not be read.")
+        names = [f"{one.host} ({units.percent(one.value)})" for one in report.partly_refused]
+        blocks.append(
+            "Some processes of these machines could not be read (their share of the memory in "
+            f"use): {listed(names)}."
+        )
     if report.repeated_hosts:
         names = [f"{host} ({count})" for host, count in report.repeated_hosts.items()]
         said = plural(len(names), "host name has", "host names have")
@@ -264,7 +288,7 @@ def _machines(report: Report) -> Section:
 
 
 def _counted(report: Report) -> Section:
-    used = plural(report.surveys_used, "survey", "surveys")
+    used = plural(report.machines, "survey", "surveys")
     files = plural(report.files_seen, "file", "files")
     seen = plural(report.surveys_seen, "survey", "surveys")
     text = f"{used} since {report.first_day}, from {files} with {seen}. "
@@ -288,11 +312,12 @@ def left_out(found: list[LeftOut]) -> list[Block]:
         for reason in sorted(counts, key=lambda reason: str(reason.value))
     ]
     named: list[Block] = []
-    for one in found[:LEFT_OUT_SHOWN]:
+    others = [one for one in found if not one.reason.is_expected]
+    for one in others[:LEFT_OUT_SHOWN]:
         survey = f" (survey {one.survey[:8]})" if one.survey else ""
         named.append(f"{one.file.rpartition('/')[2]}{survey}: {one.reason.value}: {one.why}")
     return [
         Table(["left out for", "what it is"], ["times"], rows),
         *named,
-        *_more(len(found) - LEFT_OUT_SHOWN, "of them is", "of them are"),
+        *_more(len(others) - LEFT_OUT_SHOWN, "of them is", "of them are"),
     ]

@@ -156,7 +156,7 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
         "Machines that gave no survey since their memory was short.",
         _one(lambda report: len(report.refused)),
     ),
-    "zmeld_fleet_surveys_used": ("That count, one a machine.", _one(lambda it: it.surveys_used)),
+    "zmeld_fleet_surveys_used": ("That count, one a machine.", _one(lambda it: it.machines)),
     "zmeld_fleet_left_out": ("Files and surveys that do not count, by reason.", _left_out),
     "zmeld_fleet_kinds_left_out": (
         f"Kinds without gauges: the {KINDS_MAX} with most machines have some.",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""PLACE: a folder, or an object store by its URL, which is copied first.
+"""PLACE: a folder.
 
 Names that begin with a dot are never read: they are files on their way.
 """
@@ -14,22 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from pathlib import Path
-
-import pyarrow as pa
-from pyarrow import fs
 
 from zmeld_fleet.schema import FOLDER
 from zmeld_fleet.words import FleetError, inert
 
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
-_SECRET = re.compile(r"//[^?#\s]*@|\?.*")
 _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
-
-
-class PlaceError(FleetError):
-    """PLACE cannot be read: what, and the way out."""
 
 
 @cache
@@ -72,7 +63,7 @@ class Place:
         try:
             folders = sorted(os.listdir(f"{self.root}/{FOLDER}"))
         except FileNotFoundError as error:
-            raise PlaceError(
+            raise FleetError(
                 f"{self.shown}: no folder {FOLDER} there; `zmeld scan --survey {self.shown}` "
                 "on a machine makes one"
             ) from error
@@ -114,25 +105,12 @@ def _files(folder: str, date: str) -> Iterator[StoredFile]:
                 )
 
 
-@contextmanager
-def open_place(place: str, first_day: str = "") -> Iterator[Place]:
-    """PLACE as it is written; of an object store the days from `first_day` on are copied."""
-    shown = inert(_SECRET.sub("//" if "@" in place else "", place))
-    if "://" not in place:
-        if not os.path.isdir(place):
-            raise PlaceError(f"{shown}: not a folder; give the PLACE of the surveys")
-        yield Place(shown, os.path.abspath(place))
-        return
-    with tempfile.TemporaryDirectory(prefix="zmeld-fleet-") as root:
-        try:
-            files, there = fs.FileSystem.from_uri(place)
-            top = f"{there.rstrip('/')}/{FOLDER}"
-            for day in files.get_file_info(fs.FileSelector(top)):
-                if day.type == fs.FileType.Directory and day.base_name >= f"date={first_day}":
-                    to = Path(root) / FOLDER / day.base_name
-                    to.mkdir(parents=True)
-                    fs.copy_files(day.path, str(to), files, fs.LocalFileSystem())
-        except (OSError, pa.ArrowException) as error:
-            said = inert(_SECRET.sub("//", str(error)))
-            raise PlaceError(f"{shown}: cannot be read: {said}") from error
-        yield Place(shown, root)
+def open_place(place: str) -> Place:
+    """PLACE as it is written."""
+    scheme, of_url, _ = place.partition("://")
+    if of_url:  # What stands behind a scheme may be a secret, and is not shown.
+        said = "surveys are read from a folder; rclone mount makes one of an object store"
+        raise FleetError(f"{inert(scheme)}://...: {said}")
+    if not os.path.isdir(place):
+        raise FleetError(f"{inert(place)}: not a folder; give the PLACE of the surveys")
+    return Place(inert(place), os.path.abspath(place))

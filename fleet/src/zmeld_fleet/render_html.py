@@ -32,7 +32,7 @@ th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(
 th{font-weight:600;color:var(--quiet)}
 .n{text-align:right;white-space:nowrap}td{overflow-wrap:break-word}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
-figure{margin:1rem 0}figcaption{color:var(--quiet)}
+details{margin:.4rem 0}summary{cursor:pointer}figure{margin:1rem 0}figcaption{color:var(--quiet)}
 .bars{display:grid;grid-template-columns:minmax(6rem,14rem) 1fr;gap:.5rem 1rem;margin:.6rem 0}
 .b{text-align:right;overflow-wrap:break-word;min-width:0}
 .bar{display:flex;align-items:center;gap:.4rem;white-space:nowrap;font-size:.85rem;line-height:1.25}
@@ -47,7 +47,8 @@ td,.n{display:flex;justify-content:space-between;gap:1rem;padding:0;border:0;tex
 td::before{content:attr(data-head);color:var(--quiet);text-align:left;white-space:normal}
 td:first-child{display:block;font-weight:600;text-align:left}td:first-child::before{content:none}
 td span{min-width:0}pre{white-space:pre-wrap;overflow-wrap:break-word}}
-@media print{body{max-width:none}pre{white-space:pre-wrap}}
+@media print{body{max-width:none}pre{white-space:pre-wrap}
+details::details-content{content-visibility:visible;block-size:auto}}
 """
 
 
@@ -55,6 +56,7 @@ def render(document: Document) -> str:
     """The whole page."""
     title = _text(document.title)
     sections = "".join(_section(at, part) for at, part in enumerate(document.sections))
+    sections = sections.replace("<details>", "<details open>", 1)
     contents = "".join(
         f'<li><a href="#s{at}">{_text(part.heading)}</a></li>'
         for at, part in enumerate(document.sections)
@@ -83,10 +85,12 @@ def _section(at: int, section: Section) -> str:
 
 def _block(block: Block) -> str:
     if isinstance(block, str):
-        return f"<p>{_text(block)}</p>"
+        said = re.sub("`([^`]+)`", r"<code>\1</code>", _text(block))
+        return f"<p>{said}</p>"
     if isinstance(block, Code):
         lines = (_text(line) for line in block.text.rstrip("\n").split("\n"))
-        return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
+        code = f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
+        return f"<details><summary>{_text(block.name)}</summary>{code}</details>"
     if isinstance(block, Table):
         return _table(block)
     return _bars(block)

@@ -34,10 +34,13 @@ def _block(block: Block, columns: int) -> str:
     return _wrapped(f"{block.caption}.", columns)
 
 
-def _wrapped(text: str, columns: int) -> str:
+def _glued(text: str) -> str:
     """Numbers stay with their units."""
-    glued = re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", inert(text))
-    lines = textwrap.wrap(glued, min(columns, 80))
+    return re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", text)
+
+
+def _wrapped(text: str, columns: int) -> str:
+    lines = textwrap.wrap(_glued(inert(text)), min(columns, 80))
     return "\n".join(lines).replace("\u00a0", " ")
 
 
@@ -81,14 +84,14 @@ def _row(cells: list[str], widths: list[int], texts: int) -> str:
 def _folded(text: str, wide: int) -> list[str]:
     """Lines that end with a word or a part of a name, or where there is no room."""
     lines = [""]
-    for part in re.findall(r"[^ /._:@,-]*[ /._:@,-]?", text):
+    for part in re.findall(r"(?:[^ /._:@,-]|[.,](?=[0-9]))*[ /._:@,-]?", _glued(text)):
         if width((lines[-1] + part).rstrip()) > wide and lines[-1]:
             lines.append("")
         for character in part:
             if width((lines[-1] + character).rstrip()) > wide:
                 lines.append("")
             lines[-1] += character
-    return [line.rstrip() for line in lines]
+    return [line.rstrip().replace("\u00a0", " ") for line in lines]
 
 
 def _cut(text: str, wide: int) -> str:

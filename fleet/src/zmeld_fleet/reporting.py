@@ -20,13 +20,12 @@ def make(
     since: int = catalogue.DAYS,
 ) -> analysis.Report:
     """The report of PLACE, of its last `since` days."""
-    with places.open_place(place, catalogue.first_day(since)) as opened:
-        found = catalogue.read(opened, key_id, since)
-        runner = engines.ENGINES[engine](threads)
-        try:
-            return analysis.analyse(found, runner, by)
-        finally:
-            runner.close()
+    found = catalogue.read(places.open_place(place), key_id, since)
+    runner = engines.ENGINES[engine](threads)
+    try:
+        return analysis.analyse(found, runner, by)
+    finally:
+        runner.close()
 
 
 def write_configurations(report: analysis.Report, folder: Path) -> list[Path]:

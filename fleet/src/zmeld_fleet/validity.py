@@ -70,6 +70,11 @@ class Reason(Enum):
         made._value_, made.meaning = value, meaning
         return made
 
+    @property
+    def is_expected(self) -> bool:
+        """What happens every day: it is counted, and named in --json alone."""
+        return self in (Reason.SUPERSEDED, Reason.REPLACED, Reason.REFUSED)
+
     UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
     DAMAGED = "damaged", "cut off, broken, or no Parquet"
     VERSION = "version", "another version of the format"
@@ -85,7 +90,7 @@ class Reason(Enum):
     INTERRUPTED = "interrupted", "stopped before everything was read"
     REFUSED = "pressure", "memory was short: the machine gave no survey"
     SELECTION = "selection", "of some processes only"
-    PARTIAL = "partial", "1 % of its processes or more were refused to it"
+    PARTIAL = "partial", "1 % of the memory in use or more was refused to it"
     SKETCH = "sketch", "sketches far smaller than most"
     SAME_ID = "same-id", "two hosts with one machine id"
     VALUES = "values", "it says what cannot be true"

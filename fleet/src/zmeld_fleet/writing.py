@@ -14,6 +14,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from zmeld_fleet.schema import COLUMNS
+from zmeld_fleet.words import FleetError
 
 MAGIC = b"PAR1"
 DIGEST_BYTES = 1 << 20
@@ -42,10 +43,11 @@ def written_whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.rename(part, path)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             os.unlink(part)
+        if isinstance(error, OSError):
+            said = error.strerror or error
+            raise FleetError(f"{path}: cannot be written: {said}") from error
         raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

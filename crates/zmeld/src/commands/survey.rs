@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use zmeld_config::Span;
 use zmeld_linux::Host;
 use zmeld_memory::Selection;
-use zmeld_report::units::duration;
+use zmeld_report::units::{duration, percent};
 use zmeld_scan::ScanProgress;
 use zmeld_survey::report::{document, owner_table, SurveyResult};
 use zmeld_survey::{key, pressure, Key, Place, Schedule, Survey, SurveyOptions};
@@ -152,12 +152,13 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
         true => Outcome::Interrupted,
         false => Outcome::Done,
     };
-    if let (Some(all), None) = (survey.partial_of(), &survey.selection) {
+    if let (Some(share), None) = (survey.partial(), &survey.selection) {
         // It is kept, and will not count: that is said to cron, too.
         output::say(format_args!(
-            "{} of {all} processes could not be read: zmeld-fleet leaves this survey out as \
-             partial (1 % and more)",
-            survey.refused
+            "{} processes with {} of the memory in use could not be read: zmeld-fleet leaves \
+             this survey out as partial (1 % and more)",
+            survey.refused,
+            percent(share)
         ));
     }
     if progress::is_quiet() {

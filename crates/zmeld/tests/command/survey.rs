@@ -340,6 +340,17 @@ fn an_ordinary_user_surveys_his_own_and_is_told() {
     assert_eq!(code(&output), 3, "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("run it as root"));
     assert!(surveys(&open).is_empty());
+    // Of all memory he may read too little for a fleet.
+    let mut own = nobody.command("sleep").arg("600").spawn().unwrap();
+    let args = &survey_of(&open, &key, &mine)[..5];
+    let output = calm(|| nobody.zmeld().args(args).output().unwrap());
+    own.kill().and_then(|()| own.wait()).unwrap();
+    let said = text(&output.stderr);
+    assert_eq!((code(&output), surveys(&open).len()), (0, 1), "{said}");
+    assert!(
+        said.contains("of the memory in use could not be read"),
+        "{said}"
+    );
     // A place that he may not write to.
     let args = survey_of(nobody.place(), &key, &mine);
     let output = nobody.zmeld().args(&args[..5]).output().unwrap();
