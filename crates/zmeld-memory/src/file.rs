@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use crate::buffer::Buffer;
 use crate::form::{self, Form, START_BYTES};
 use crate::{
-    elf, lime, work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
-    Skips, Source, Visit,
+    elf, lime, work, Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink,
+    SkipReason, Skips, Source, Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -40,6 +40,7 @@ pub(crate) struct Layout {
     pub(crate) skipped: Skips,
     /// Pages that a dump shows once more.
     pub(crate) shown_again: u64,
+    pub(crate) note: Option<Note>,
 }
 
 /// A stretch of a file that becomes pages of one region.
@@ -126,18 +127,19 @@ impl FileSource {
             });
         }
         let mut start = [0; START_BYTES];
-        let form = match raw {
-            true => Form::Plain,
+        let (form, note) = match raw {
+            true => (Form::Plain, None),
             false => {
                 let got = read_at_most(&file, &mut start, 0).map_err(failed)?;
                 form::recognise(&start[..got], path, Some(path))?
             }
         };
-        let layout = match form {
+        let mut layout = match form {
             Form::Plain => Layout::plain(path, bytes),
             Form::Elf => elf::layout(&ReadCache::new(&file), bytes, path, page_size)?,
             Form::Lime => lime::layout(&file, bytes, path)?,
         };
+        layout.note = note;
         Ok(Self::new(path, file, page_size, layout))
     }
 
@@ -346,6 +348,7 @@ impl Source for FileSource {
         let mut visit = Visit {
             regions: self.layout.regions.clone(),
             skipped: self.layout.skipped.clone(),
+            notes: self.layout.note.iter().cloned().collect(),
             interrupted: stop.load(Ordering::Relaxed),
             ..Visit::default()
         };
