@@ -120,7 +120,13 @@ impl FileSource {
         raw: bool,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::io("read", path, cause);
-        let bytes = size(&file).map_err(failed)?;
+        let bytes = size(&file).map_err(|cause| match Errno::from_io_error(&cause) {
+            Some(Errno::INVAL) => Error::NotReadable {
+                path: path.to_path_buf(),
+                what: "without a size (--pid reads the memory of a process)",
+            },
+            _ => failed(cause),
+        })?;
         if bytes == 0 {
             return Err(Error::Empty {
                 path: path.to_path_buf(),

@@ -63,7 +63,7 @@ const KNOWN: &[(&str, usize, &[u8], &str)] = &[
     ("a compressed kdump", 0, b"KDUMP   ", KDUMP),
     ("a diskdump", 0, b"DISKDUMP", KDUMP),
     ("an LKCD dump", 0, b"\xed\x23\x8f\x61", KDUMP),
-    ("a hibernation image", 4086, b"S1SUSPEND", "resume from it; zmeld scan"),
+    ("a hibernation image", 4086, b"S1SUSPEND", "resume the machine from it; zmeld scan reads its memory there"),
     ("a Windows hibernation file", 0, b"HIBR", AGAIN),
     ("a Windows hibernation file", 0, b"hibr", AGAIN),
     ("a QEMU migration or savevm stream", 0, b"QEVM", GUEST),

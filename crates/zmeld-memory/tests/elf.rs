@@ -212,7 +212,10 @@ fn packed_dumps_are_refused_with_the_way_out() {
         (&[(0, b"Rar!\x1a\x07\x01")], "unrar p -inul /"),
         (&[(0, b"hsqs")], "unsquashfs -d unpacked /"),
         (&[(0, b"LUKS\xba\xbe\0\x02")], "cryptsetup open /"),
-        (&[(4086, b"S1SUSPEND")], "resume from it; zmeld scan"),
+        (
+            &[(4086, b"S1SUSPEND")],
+            "resume the machine from it; zmeld scan",
+        ),
         (&[(0, b"HIBR")], "take it again"),
         (&[(0, b"MDMP\x93\xa7")], "take it again"),
     ] {
