@@ -14,9 +14,11 @@ pub fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A path as a shell takes it.
+/// A path as a shell takes it, and a command takes for no option.
 pub fn path(path: &Path) -> String {
-    word(&path.to_string_lossy())
+    let text = path.to_string_lossy();
+    let before = if text.starts_with('-') { "./" } else { "" };
+    word(&format!("{before}{text}"))
 }
 
 /// The words of a line, quotes and a comment taken off; none where a quote is open.
@@ -33,6 +35,7 @@ mod tests {
         assert_eq!(word("/dev/disk/by-uuid/12"), "/dev/disk/by-uuid/12");
         assert_eq!(word("level=3,dict=50%"), "level=3,dict=50%");
         assert_eq!(word(""), "''");
+        assert_eq!(path(Path::new("-a'b.gz")), r"'./-a'\''b.gz'");
         for text in ["a b", "it's", "$HOME `id` \\", "\"!\"", "#", "~", "a\nb"] {
             let line = word(text);
             assert_eq!(words(&line), Some(vec![text.to_owned()]), "{line}");

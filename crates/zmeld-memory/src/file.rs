@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use crate::buffer::Buffer;
 use crate::form::{self, Form, START_BYTES};
 use crate::{
-    elf, lime, work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
-    Skips, Source, Visit,
+    elf, lime, work, Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink,
+    SkipReason, Skips, Source, Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -40,6 +40,7 @@ pub(crate) struct Layout {
     pub(crate) skipped: Skips,
     /// Pages that a dump shows once more.
     pub(crate) shown_again: u64,
+    pub(crate) note: Option<Note>,
 }
 
 /// A stretch of a file that becomes pages of one region.
@@ -119,25 +120,32 @@ impl FileSource {
         raw: bool,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::io("read", path, cause);
-        let bytes = size(&file).map_err(failed)?;
+        let bytes = size(&file).map_err(|cause| match Errno::from_io_error(&cause) {
+            Some(Errno::INVAL) => Error::NotReadable {
+                path: path.to_path_buf(),
+                what: "without a size (--pid reads the memory of a process)",
+            },
+            _ => failed(cause),
+        })?;
         if bytes == 0 {
             return Err(Error::Empty {
                 path: path.to_path_buf(),
             });
         }
         let mut start = [0; START_BYTES];
-        let form = match raw {
-            true => Form::Plain,
+        let (form, note) = match raw {
+            true => (Form::Plain, None),
             false => {
                 let got = read_at_most(&file, &mut start, 0).map_err(failed)?;
                 form::recognise(&start[..got], path, Some(path))?
             }
         };
-        let layout = match form {
+        let mut layout = match form {
             Form::Plain => Layout::plain(path, bytes),
             Form::Elf => elf::layout(&ReadCache::new(&file), bytes, path, page_size)?,
             Form::Lime => lime::layout(&file, bytes, path)?,
         };
+        layout.note = note;
         Ok(Self::new(path, file, page_size, layout))
     }
 
@@ -346,6 +354,7 @@ impl Source for FileSource {
         let mut visit = Visit {
             regions: self.layout.regions.clone(),
             skipped: self.layout.skipped.clone(),
+            notes: self.layout.note.iter().cloned().collect(),
             interrupted: stop.load(Ordering::Relaxed),
             ..Visit::default()
         };

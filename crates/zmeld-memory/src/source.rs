@@ -343,6 +343,8 @@ pub enum Note {
     /// The kernel drops pages of zeros before the device sees them (6.12 and
     /// newer), so that their slots may show older bytes on a disk.
     ZeroSlotsNotWritten,
+    /// Something whose parts begin at no page's boundary.
+    AsItIs { format: &'static str },
 }
 
 /// No more processes are named that hold their readers up.
@@ -418,6 +420,9 @@ impl fmt::Display for Note {
             Note::ZeroSlotsNotWritten => f.write_str(
                 "this kernel does not write pages of zeros to swap, so their slots may show older bytes",
             ),
+            Note::AsItIs { format } => {
+                write!(f, "it is {format}: its bytes are read as pages as they are, not what is in it")
+            }
         }
     }
 }

@@ -243,8 +243,8 @@ impl Source for StreamSource {
             head: Vec::new(),
             at: 0,
         };
-        let form = match self.raw {
-            true => Form::Plain,
+        let (form, note) = match self.raw {
+            true => (Form::Plain, None),
             false => form::recognise(input.head(START_BYTES)?, &self.name, None)?,
         };
         let mut reading = StreamVisit {
@@ -268,6 +268,7 @@ impl Source for StreamSource {
         visit.counted.shared_again = layout.shown_again;
         visit.regions = layout.regions;
         visit.skipped = layout.skipped;
+        visit.notes.extend(note);
         Ok(visit)
     }
 }

@@ -194,16 +194,58 @@ fn memory_shown_twice_is_delivered_once() {
 fn packed_dumps_are_refused_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dump");
-    for magic in [&b"KDUMP   "[..], b"LibvirtQemudSave"] {
-        let mut bytes = magic.to_vec();
-        bytes.resize(2 * PAGE, 0);
+    let flat = b"makedumpfile\0\0\0\0";
+    for (parts, said) in [
+        (&[(0, &b"KDUMP   "[..])][..], "makedumpfile -E"),
+        (&[(0, b"LibvirtQemudSave")], "virsh dump --memory-only"),
+        (
+            &[(0, flat), (4112, b"\x7fELF")],
+            "makedumpfile -R plain.vmcore < /",
+        ),
+        (&[(0, flat), (4112, b"KDUMP   ")], "makedumpfile -E"),
+        (
+            &[(0, b"\x50\x2a\x4d\x18\x04\0\0\0abcd\x28\xb5\x2f\xfd")],
+            "zstd -dc /",
+        ),
+        (&[(0, b"\x1f\x9d\x90")], "gzip -dc /"),
+        (&[(0, b"\xff\x06\0\0sNaPpY")], "snzip -dc /"),
+        (&[(0, b"Rar!\x1a\x07\x01")], "unrar p -inul /"),
+        (&[(0, b"hsqs")], "unsquashfs -d unpacked /"),
+        (&[(0, b"LUKS\xba\xbe\0\x02")], "cryptsetup open /"),
+        (
+            &[(4086, b"S1SUSPEND")],
+            "resume the machine from it; zmeld scan",
+        ),
+        (&[(0, b"HIBR")], "take it again"),
+        (&[(0, b"MDMP\x93\xa7")], "take it again"),
+    ] {
+        let mut bytes = vec![0; 2 * PAGE];
+        for (at, magic) in parts {
+            bytes[*at..][..magic.len()].copy_from_slice(magic);
+        }
         fs::write(&path, &bytes).unwrap();
         let Err(error) = open_path(&path, PAGE, false) else {
-            panic!("{magic:?} was taken")
+            panic!("{parts:?} was taken")
         };
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert_eq!(error.to_string().lines().count(), 1);
+        assert!(error.to_string().contains(said), "{error}");
         assert!(open_path(&path, PAGE, true).is_ok());
+    }
+}
+
+#[test]
+fn an_archive_is_read_as_it_is_and_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    for (at, magic) in [(257, &b"ustar\0"[..]), (0, b"070701")] {
+        let path = dir.path().join("archive");
+        let mut bytes = vec![0; 2 * PAGE];
+        bytes[at..][..magic.len()].copy_from_slice(magic);
+        fs::write(&path, &bytes).unwrap();
+        for raw in [false, true] {
+            let (pages, visit) = read_all(&*open_path(&path, PAGE, raw).unwrap());
+            assert_eq!((pages.len(), visit.notes.is_empty()), (2, raw));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -210,20 +211,35 @@ impl NumaMachine {
         let read = |path: &Path| {
             fs::read_to_string(path).map_err(|cause| FileError::new("read", path, cause))
         };
-        let entries =
-            fs::read_dir(nodes_dir).map_err(|cause| FileError::new("list", nodes_dir, cause))?;
+        let no_nodes = "no nodes are there: this kernel has no NUMA; name a preset, or machine.slit in a scenario";
+        let entries = fs::read_dir(nodes_dir).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => wrong(nodes_dir.display(), no_nodes),
+            _ => FileError::new("list", nodes_dir, cause).into(),
+        })?;
         let number = |name: &str| name.strip_prefix("node")?.parse().ok();
         let mut ids: Vec<usize> = entries
             .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
             .collect();
         ids.sort_unstable();
+        if ids.is_empty() {
+            return Err(wrong(nodes_dir.display(), no_nodes));
+        }
         let (mut rows, mut processors, mut memory_pages) = (Vec::new(), Vec::new(), Vec::new());
         for id in &ids {
             let dir = nodes_dir.join(format!("node{id}"));
             let file = |name: &str| dir.join(name);
             let distances = read(&file("distance"))?;
-            let row: Result<Vec<u32>, _> = distances.split_whitespace().map(str::parse).collect();
-            rows.push(row.map_err(|err| wrong(file("distance").display(), err))?);
+            let distance = |word: &str| {
+                let no_number = |_| {
+                    wrong(
+                        file("distance").display(),
+                        format!("{word:?} is no distance"),
+                    )
+                };
+                word.parse().map_err(no_number)
+            };
+            let row: Result<Vec<u32>, _> = distances.split_whitespace().map(distance).collect();
+            rows.push(row?);
             let cpus = read(&file("cpulist"))?;
             let no_list = || wrong(file("cpulist").display(), format!("{cpus:?} is no list"));
             processors.push(count_cpus(cpus.trim()).ok_or_else(no_list)?);

@@ -2,7 +2,7 @@
 //! that have nothing else of their own.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::Shell;
@@ -204,6 +204,12 @@ impl MachineArgs {
     pub fn config(&self) -> Result<Config, ConfigError> {
         Ok(Config::load(&self.root, self.config.as_deref())?.config)
     }
+}
+
+/// What is said of a root folder that is none.
+pub fn no_machine(root: &Path) -> anyhow::Error {
+    let root = root.display();
+    anyhow::anyhow!("cannot read {root}: it holds no machine's files (proc/meminfo, sys/block)")
 }
 
 /// How a result is printed; a table without any.

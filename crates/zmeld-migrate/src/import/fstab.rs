@@ -8,7 +8,9 @@ use zmeld_linux::octal::unescape;
 use zmeld_linux::tree::Tree;
 
 use super::others::{in_place_of, mask, mask_of_generator};
-use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
+use super::{
+    bytes, carriage_return, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE,
+};
 use crate::generator::is_off;
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Location, Source, Span};
 use zmeld_linux::HostError;
@@ -45,6 +47,9 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
             return Ok(());
         }
         if kind != "swap" {
+            if kind == "swap\r" {
+                into.left(&line, &carriage_return(FSTAB));
+            }
             continue;
         }
         if let Some(off) = &off {
@@ -72,6 +77,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
             continue;
         }
         let unit = unit_name(&path, "swap");
+        into.named.push(path.clone());
         seen.insert(path, line.number);
         if let Some((file, is_mask)) = in_place_of(&tree, &unit) {
             let file = file.display();

@@ -41,6 +41,8 @@ pub struct Imported {
     pub files: Vec<PathBuf>,
     /// What sets it up at boot.
     pub tools: Vec<Tool>,
+    /// What lines of swap in `/etc/fstab` name.
+    named: Vec<PathBuf>,
     /// zram-generator makes a file system, too, which stays with it.
     has_mount: bool,
 }
@@ -57,6 +59,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     zram_tools::import(root, &mut imported)?;
     fstab::import(root, &mut imported)?;
     others::name(root, &mut imported);
+    others::in_use(root, &mut imported)?;
     // Areas without a priority come last, in their order, as the kernel has it.
     imported.config.tiers.sort_by_key(|tier| {
         let priority = tier.kind.swap().and_then(|swap| swap.priority);
@@ -318,6 +321,11 @@ impl std::fmt::Display for Line {
         let cut: String = self.text.chars().take(MAX).collect();
         write!(f, "{cut}...")
     }
+}
+
+/// What a line is told for that ends as those of DOS.
+fn carriage_return(file: &str) -> String {
+    format!("it ends with a carriage return, which is read as a part of it (sed -i 's/\\r$//' {file} removes them)")
 }
 
 /// More than any of these files is long.

@@ -4,13 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::fstab::PACKAGED_UNITS;
+use zmeld_config::{Kind, Source};
+use zmeld_linux::fstab::{unit_name, PACKAGED_UNITS};
 use zmeld_linux::tree::Tree;
+use zmeld_linux::{swaps, Host, HostError};
 
-use super::{command_line, Imported, Line, COMMAND_LINE};
+use super::{command_line, lines, Imported, Line, COMMAND_LINE};
 
 /// Files of other tools, with whose they are.
-const FILES: [(&str, &str); 14] = [
+const FILES: [(&str, &str); 19] = [
     ("/etc/dphys-swapfile", "dphys-swapfile"),
     ("/etc/swapspace.conf", "swapspace"),
     ("/etc/systemd/swap.conf", "systemd-swap"),
@@ -18,6 +20,11 @@ const FILES: [(&str, &str); 14] = [
     ("/etc/conf.d/zramen", "zramen"),
     ("/etc/sv/zramen/conf", "zramen"),
     ("/etc/default/armbian-zram-config", "Armbian's zram"),
+    ("/etc/default/pop-zram", "Pop!_OS's zram"),
+    ("/usr/bin/pop-zram-config", "Pop!_OS's zram"),
+    ("/etc/systemd/nvzramconfig.sh", "Jetson's zram"),
+    ("/etc/init.d/zram", "OpenWrt's zram-swap"),
+    ("/etc/default/zramd", "zramd"),
     ("/etc/default/zram-swap", "zram-swap"),
     ("/etc/zramswap.conf", "zramswap"),
     ("/etc/zram.conf", "Fedora's former zram"),
@@ -29,6 +36,10 @@ const FILES: [(&str, &str); 14] = [
         "zramswap.service",
     ),
 ];
+const NOT_READ: &str =
+    "zmeld does not read it; what it sets up has to be written as a tier, and switched off there";
+/// Azure's agent, which sets swap up where this line says so.
+const AGENT: (&str, &str) = ("/etc/waagent.conf", "ResourceDisk.EnableSwap=y");
 /// What is there where the package is that is read.
 const ZRAM_TOOLS: &str = "/usr/sbin/zramswap";
 
@@ -87,11 +98,12 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
     for (path, tool) in FILES {
         if is_there(path) && !(path.contains("zramswap.") && is_there(ZRAM_TOOLS)) {
             let line = Line::of_tool(Path::new(path), tool);
-            into.left(
-                &line,
-                "zmeld does not read it; what it sets up has to be written as a tier",
-            );
+            into.left(&line, NOT_READ);
         }
+    }
+    let agent = lines(root, Path::new(AGENT.0)).ok().flatten();
+    if let Some(line) = agent.iter().flatten().find(|it| it.text == AGENT.1) {
+        into.left(line, NOT_READ);
     }
     let folders = UNITS.iter().chain(&PACKAGED_UNITS).map(Path::new);
     // One may be a link to another.
@@ -118,14 +130,51 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
     for word in command_line(root).split_whitespace() {
         let line = Line::of_tool(Path::new(COMMAND_LINE), word);
         if word.starts_with("systemd.swap-extra=") || word.starts_with("systemd.swap_extra=") {
-            into.left(
-                &line,
-                "zmeld does not read it; what it names has to be written as a tier",
-            );
+            into.left(&line, NOT_READ);
         } else if word.starts_with("zswap.") {
             into.left(&line, "what the kernel does with zswap by itself; with a tier that has kind = \"zswap\" it does what that says");
         }
     }
+}
+
+/// Names what is swapped to now and no file sets up. Where zmeld has a configuration, it may be
+/// its own.
+pub(super) fn in_use(root: &Path, into: &mut Imported) -> Result<(), HostError> {
+    let host = Host::at(root);
+    if host.exists("/etc/zmeld.toml") {
+        return Ok(());
+    }
+    let tree = Tree::new(root);
+    // A link of udev's leads nowhere where only a copy of the files is.
+    let may_be = |named: &PathBuf, area: &Path| match tree.resolved(named) {
+        Some(real) => real == area,
+        None => named == area || named.starts_with("/dev") && named.parent() != area.parent(),
+    };
+    let tiers = into.config.tiers.iter();
+    let tiers = tiers.filter_map(|tier| match &tier.kind {
+        Kind::Disk(disk) => Some(match &disk.source {
+            Source::File { path, .. } => path.clone(),
+            Source::Device(device) => device.path(),
+        }),
+        _ => None,
+    });
+    let named: Vec<PathBuf> = tiers.chain(into.named.iter().cloned()).collect();
+    for area in host.swaps()? {
+        let unit = unit_name(&area.path, "swap");
+        let is_known = match area.is_in_ram() {
+            true => into.tools.iter().any(|tool| tool.is_for_ram()),
+            false => named.iter().any(|it| may_be(it, &area.path)),
+        };
+        let is_said = |left: &String| left.contains(&*area.shown()) || left.contains(&unit);
+        if !is_known && !into.left.iter().any(is_said) {
+            let line = Line::of_tool(Path::new(swaps::PATH), &area.shown());
+            into.left(
+                &line,
+                "it is in use, and no file that zmeld reads sets it up; write it as a tier",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Units of swap, and what is added to one.
@@ -144,9 +193,7 @@ fn units(tree: &Tree, folder: &Path, into: &mut Imported) {
                 }
                 "zmeld does not read what it says of that unit"
             }
-            None if !is_folder && is_swap(&name) && !is_mask(tree, &file) => {
-                "zmeld does not read it; what it sets up has to be written as a tier"
-            }
+            None if !is_folder && is_swap(&name) && !is_mask(tree, &file) => NOT_READ,
             _ => continue,
         };
         into.left(&Line::of_tool(&file, "a unit of systemd"), why);

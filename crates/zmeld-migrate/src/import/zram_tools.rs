@@ -2,13 +2,14 @@
 //! reads with bash.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 use zmeld_linux::shell;
 use zmeld_linux::tree::Tree;
 
 use super::others::mask;
-use super::{bytes, Imported, Line, Tool};
+use super::{bytes, carriage_return, Imported, Line, Tool};
 use zmeld_config::{Bytes, Codec, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
@@ -42,7 +43,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
                 into.comment(&tier, key, comment);
             }
         }
-        Err((line, why)) => into.left(&line, &format!("{why}, so there is no device here")),
+        Err((line, why)) => into.left(&line, &why),
     }
     Ok(())
 }
@@ -50,8 +51,19 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
 /// Where each key came from.
 type Comments = [(&'static str, String); 3];
 
-/// The line for which there is no device, and what is wrong with it.
+/// The line for which there is no tier, and why.
 type Refused = (Line, String);
+
+/// The script gives up.
+fn gives_up(line: &Line, why: impl Display) -> Refused {
+    (line.clone(), format!("{why}, so there is no device here"))
+}
+
+/// The script may make a device nevertheless.
+fn left_to_bash(line: &Line, why: &str) -> Refused {
+    let way_out = "what bash makes of it zmeld does not know; write that device as a tier";
+    (line.clone(), format!("{why}: {way_out}"))
+}
 
 fn variables(text: &str, into: &mut Imported) -> Result<Variables, Refused> {
     let mut variables = Variables::new();
@@ -66,7 +78,7 @@ fn variables(text: &str, into: &mut Imported) -> Result<Variables, Refused> {
             text: text.to_owned(),
         };
         let Some((name, value)) = variable(text) else {
-            return Err((line, "it is more than VARIABLE=VALUE".to_owned()));
+            return Err(left_to_bash(&line, "it is more than VARIABLE=VALUE"));
         };
         match name.as_str() {
             "ALGO" | "PERCENT" | "SIZE" | "PRIORITY" => {
@@ -114,7 +126,10 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
     let get = |name: &str| match variables.get(name) {
         None => Ok(None),
         Some((Some(value), line)) => Ok(Some((value.as_str(), line)).filter(|it| !it.0.is_empty())),
-        Some((None, line)) => Err((line.clone(), "only a shell knows its value".to_owned())),
+        Some((None, line)) if line.text.ends_with('\r') => {
+            Err(gives_up(line, carriage_return(FILE)))
+        }
+        Some((None, line)) => Err(left_to_bash(line, "only a shell knows its value")),
     };
     // 010 is 8 for bash.
     let number = |name: &str| {
@@ -125,9 +140,9 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
         let is_plain = is_plain && value.bytes().all(|byte| byte.is_ascii_digit());
         let number = value.parse::<u32>().ok().filter(|_| is_plain);
         match number {
-            None => Err((line.clone(), "it is no plain number".to_owned())),
+            None => Err(gives_up(line, "it is no plain number")),
             Some(0) if name == "PERCENT" || get("PERCENT")?.is_none() => {
-                Err((line.clone(), "its size is 0".to_owned()))
+                Err(gives_up(line, "its size is 0"))
             }
             Some(number) => Ok(Some((number, line))),
         }
@@ -137,8 +152,8 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
         None => (Codec::new("lz4"), None),
         Some((value, line)) => match value.parse::<Codec>() {
             Ok(codec) if codec == Codec::new(value) => (codec, Some(line)),
-            Ok(_) => return Err((line.clone(), "the kernel takes the name alone".to_owned())),
-            Err(why) => return Err((line.clone(), why)),
+            Ok(_) => return Err(gives_up(line, "the kernel takes the name alone")),
+            Err(why) => return Err(gives_up(line, why)),
         },
     };
     let (size, percent) = (number("SIZE")?, number("PERCENT")?);
@@ -148,7 +163,7 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
                 into.left(line, "a percentage is given, which zram-tools prefers");
             }
             let share = format!("{percent}%").parse::<Percent>();
-            let percent = share.map_err(|why| (line.clone(), why))?;
+            let percent = share.map_err(|why| gives_up(line, why))?;
             let at_most = None;
             (Size::Ram { percent, at_most }, Some(line))
         }
@@ -167,7 +182,7 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
             }
             Err(_) => {
                 let what = "a priority is a number from -1 to 32767";
-                return Err((line.clone(), what.to_owned()));
+                return Err(gives_up(line, what));
             }
         },
     };

@@ -8,7 +8,7 @@ use clap::Args;
 use zmeld_status::findings::Severity;
 use zmeld_status::page::{self, Status};
 
-use crate::args::{Format, MachineArgs};
+use crate::args::{no_machine, Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -66,10 +66,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         args.place.config.as_deref(),
     );
     if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
-        anyhow::bail!(
-            "cannot read {}: it holds no machine's files (proc/meminfo, sys/block)",
-            args.place.root.display()
-        );
+        return Err(no_machine(&args.place.root));
     }
     output::show(
         &args.format,

@@ -1,5 +1,7 @@
 //! What no command shows: machines as the kernel describes them, and the published study.
 
+use std::path::Path;
+
 use zmeld_linux::Host;
 use zmeld_numa::machine::NumaMachine;
 use zmeld_numa::pages::lists;
@@ -21,11 +23,14 @@ fn machines_are_read_from_sys() {
         (machine.processors, machine.memory_pages),
         (vec![4, 2], vec![Some(1024), Some(1024)])
     );
+    let refused = |dir: &Path| NumaMachine::from_sysfs(dir).unwrap_err().to_string();
     host.plant("/node1/distance", "21 10 10\n");
-    assert!(NumaMachine::from_sysfs(dir)
-        .unwrap_err()
-        .to_string()
-        .contains("row 1: 3 columns"));
+    assert!(refused(dir).contains("row 1: 3 columns"));
+    host.plant("/node1/distance", "21 ten\n");
+    assert!(refused(dir).ends_with("node1/distance: \"ten\" is no distance"));
+    for without in ["node1", "nowhere"] {
+        assert!(refused(&dir.join(without)).contains("this kernel has no NUMA"));
+    }
 }
 
 /// The kernel leaves out the numbers of what is not there, and 255 is no distance.

@@ -14,7 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, RamDevice, Severity, Size};
-use zmeld_linux::{file, Host};
+use zmeld_linux::{file, meminfo, Host};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
 use zmeld_observe::recommend::{recommend, Choice};
@@ -24,6 +24,7 @@ use zmeld_setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_status::config_check::{lacks_for_reclaim, room_for};
 use zmeld_status::profile::Profile;
 
+use crate::args::no_machine;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -607,6 +608,9 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
 /// The same, and the configuration that is planned for.
 pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     let host = Host::at(&args.root);
+    if !host.exists(meminfo::PATH) {
+        return Err(no_machine(&args.root));
+    }
     let state = readable_state(&host)?;
     let wanted = match args.profile.profile {
         // Whatever the files say.
