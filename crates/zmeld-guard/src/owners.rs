@@ -533,12 +533,18 @@ pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     groups::outlook(host, selection)
 }
 
-/// What `end` names and no group is called, a line each.
+/// What `end` and `protect` name and no group is called, a line each.
 pub fn unmatched(host: &Host, rule: &GuardRule) -> impl Iterator<Item = String> {
     let unmatched = outlook(host, rule).unwrap_or_default().unmatched;
     let end: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
-    let of_end = unmatched.into_iter().filter(move |it| end.contains(it));
-    of_end.map(|name| format!("{name} in end: nobody is called so now"))
+    unmatched.into_iter().map(move |name| {
+        let key = if end.contains(&name) {
+            "end"
+        } else {
+            "protect"
+        };
+        format!("{name} in {key}: nobody is called so now")
+    })
 }
 
 /// A path and those above it.

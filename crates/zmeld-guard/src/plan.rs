@@ -15,7 +15,8 @@ use zmeld_linux::Host;
 use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
 use crate::ending::ENDING_MAX;
 use crate::event::Account;
-use crate::guard_loop::hurry;
+use crate::guard_loop::{end_below, hurry};
+use crate::memory::MemoryMonitor;
 use crate::owners::{uid_of, unmatched, Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
 use crate::{is_due, Error, GuardRule};
@@ -279,8 +280,9 @@ fn in_ram_bytes(host: &Host) -> u64 {
     of("AnonPages") + of("Shmem")
 }
 
-/// Who holds memory, the largest first, a line each: what he holds, whether he may be ended, and
-/// which of his processes would go first.
+/// How much programs can take, and below what something is ended. Then who holds memory, the largest
+/// first, a line each: what he holds, whether he may be ended, and which of his processes would go
+/// first. At last names in the rule that nobody has.
 ///
 /// # Errors
 /// When the machine cannot be looked at.
@@ -302,7 +304,13 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         let first = first.unwrap_or_else(|| "nothing of it may be ended".to_owned());
         format!("{} holds {held}; {first}", owner.shown)
     };
-    let mut lines: Vec<String> = owners.iter().map(line).collect();
-    lines.extend(unmatched(host, rule));
-    Ok(lines)
+    let sample = MemoryMonitor::open(host, false)?.look(Instant::now());
+    let room = sample.map(|it| {
+        let bytes = |it: u64| bytes_text(it as f64);
+        let (left, below) = (it.headroom_bytes, end_below(rule, &it));
+        let (left, below) = (bytes(left), bytes(below));
+        format!("programs can take {left} more; below {below} something is ended")
+    });
+    let lines = room.into_iter().chain(owners.iter().map(line));
+    Ok(lines.chain(unmatched(host, rule)).collect())
 }

@@ -51,12 +51,20 @@ pub(crate) struct Group {
     pub left: AtomicUsize,
 }
 
+/// What a process is held by.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub fd: OwnedFd,
+    /// Its memory was taken back.
+    pub is_released: AtomicBool,
+}
+
 /// A process that may be ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub group: Arc<Group>,
     pub pid: u32,
-    pub fd: Arc<OwnedFd>,
+    pub handle: Arc<Handle>,
     pub name: Arc<str>,
     pub score: u32,
     pub gives_bytes: u64,
@@ -217,7 +225,10 @@ fn hold(
     let process = Process {
         group: group.clone(),
         pid,
-        fd: Arc::new(fd),
+        handle: Arc::new(Handle {
+            fd,
+            is_released: AtomicBool::new(false),
+        }),
         name: status.name.as_str().into(),
         score,
         gives_bytes: status.gives_bytes,
