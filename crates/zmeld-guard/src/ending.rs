@@ -31,9 +31,10 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 const ROUNDS_IN_GROUP: u32 = 4;
 /// One that is left alone for so long begins anew.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// Where the next round of an owner follows within so long, and half of what was little is gone, the
-/// last one ended too few.
+/// Where the next round of an owner follows within so long, the last one ended too few: it ends so
+/// many times as many, where half of what was little is gone.
 const AGAIN_WITHIN: Duration = Duration::from_secs(5);
+const TIMES_AS_MANY: usize = 8;
 /// So many groups are remembered for that, and asked for at a time.
 pub(crate) const GROUPS_MAX: usize = 256;
 
@@ -148,18 +149,24 @@ impl GuardLoop {
         let is_told = |pid| endings.iter().any(|it| it.process.pid == pid);
         let gives = |at: usize| {
             let it: &Process = &processes[at];
-            (!is_told(it.pid)).then_some(it.gives_bytes)
+            // What it would take until then does not go, either.
+            let takes = (it.rate * ENDS_IN_S) as u64;
+            (!is_told(it.pid)).then_some(it.gives_bytes + takes)
         };
         let missing = missing.saturating_sub(pending);
-        // What others share comes back with the last of them; what ended hides what came since.
-        let is_again = |it: &&(u64, usize, Instant)| {
-            it.0 == account.id && now.duration_since(it.2) < AGAIN_WITHIN
-        };
         let is_pressing = !is_going && room < end_below(&self.rule, sample) / 2;
-        let last = self.last.as_ref().filter(is_again);
-        let least = last.filter(|_| is_pressing).map_or(1, |it| it.1 * 2);
-        let most = last.map_or(0, |it| it.1);
-        choose_processes(processes.len(), gives, missing, least, &mut self.chosen);
+        let last = self.last.filter(|(owner, _, at)| {
+            *owner == account.id && now.duration_since(*at) < AGAIN_WITHIN
+        });
+        let most = last.map_or(0, |(_, most, _)| most);
+        let least = if is_pressing { most * TIMES_AS_MANY } else { 0 };
+        choose_processes(
+            processes.len(),
+            gives,
+            missing,
+            least.max(1),
+            &mut self.chosen,
+        );
         self.chosen.truncate(ENDING_MAX - self.endings.len());
         let Some(first) = self.chosen.first().map(|at| &processes[*at]) else {
             return;

@@ -138,7 +138,7 @@ pub struct GuardLoop {
     is_short: bool,
     pub(crate) endings: Vec<Ending>,
     pub(crate) round: Option<Round>,
-    /// Whose the last round was, how many it told at most, and when.
+    /// Whose the last round was, how many it told at most with those just before, and when.
     pub(crate) last: Option<(u64, usize, Instant)>,
     /// When the last of them ended.
     ended: Option<Instant>,

@@ -244,12 +244,13 @@ impl Groups {
         above(&self.shown(list)).any(|it| self.is_named(it))
     }
 
-    /// Whether the kernel says that a process is neither in a group nor below it.
-    pub fn is_elsewhere(&self, pid: u32, list: &Path) -> bool {
-        let hierarchy = self.hierarchy.as_ref();
-        let hierarchy = hierarchy.filter(|it| list.starts_with(&it.top));
-        let group = hierarchy.map(|it| it.group_of(&self.host, &pid.to_string()));
-        matches!(group, Some(Ok(Some(group))) if !group.starts_with(list))
+    /// Whether the kernel says that a process is in a group where it is listed, or below it; none
+    /// where it does not say.
+    pub fn is_within(&self, pid: u32, list: &Path) -> Option<bool> {
+        let hierarchy = self.hierarchy.as_ref()?;
+        let group = hierarchy.group_of(&self.host, &pid.to_string());
+        let is_told = list.starts_with(&hierarchy.top);
+        Some(group.ok()??.starts_with(list)).filter(|_| is_told)
     }
 
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own

@@ -27,6 +27,8 @@ const OWNERS_MAX: usize = 512;
 const LISTED_MAX: usize = 4;
 /// Who has many groups is not gone through for longer, where he is not to pay.
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
+/// What a process took is told by the list before, where that is no older.
+const LISTED_WITHIN: Duration = Duration::from_secs(3);
 /// How often owners are looked into for groups that are passed over.
 const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
 
@@ -73,6 +75,8 @@ pub(crate) struct Planner {
     history: History,
     looked: Option<Instant>,
     looked_into: Option<Instant>,
+    /// When processes were listed last, and what each would have given back.
+    listed: Option<(Instant, HashMap<u32, u64>)>,
     has_thread: bool,
     is_slow: bool,
 }
@@ -86,6 +90,7 @@ impl Planner {
             history: History::default(),
             looked: None,
             looked_into: None,
+            listed: None,
             has_thread,
             is_slow: has_thread,
         }
@@ -234,6 +239,17 @@ impl Planner {
             !plan.processes.is_empty() || is_going
         };
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
+        let had = self.listed.take();
+        let had = had.filter(|(at, _)| now.duration_since(*at) < LISTED_WITHIN);
+        if let Some((at, had)) = &had {
+            let since = now.duration_since(*at).as_secs_f64().max(0.05);
+            for it in &mut plan.processes {
+                let before = had.get(&it.pid).copied().unwrap_or(0);
+                it.rate = it.gives_bytes.saturating_sub(before) as f64 / since;
+            }
+        }
+        let gives = plan.processes.iter().map(|it| (it.pid, it.gives_bytes));
+        self.listed = Some((now, gives.collect()));
         let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
         let (at, why) = match verdict {
             Verdict::Pays(at) => (at, None),

@@ -10,8 +10,9 @@
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
 //!                              one with "deaf" in its name ignores SIGTERM, of one with
 //!                              "headless" the first thread has ended, one with "elsewhere"
-//!                              has left its group since that was listed, all with "shared"
-//!                              have the same memory; "/" is the root
+//!                              has left its group since that was listed, one with "hopping"
+//!                              is in it and not listed, all with "shared" have the same
+//!                              memory; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -215,7 +216,9 @@ impl Machine {
                 *anon.entry(group).or_default() += it.mib;
             }
             let pid = it.child.id();
-            *lists.entry(&it.group).or_default() += &format!("{pid}\n");
+            if !name.contains("hopping") {
+                *lists.entry(&it.group).or_default() += &format!("{pid}\n");
+            }
             let kib = it.mib << 10;
             // The kernel shows so much of a name.
             let shown = &name[..name.len().min(15)];
