@@ -195,11 +195,17 @@ fn hold_all(
     listed: &mut Vec<(Process, bool, bool)>,
 ) -> u64 {
     let mut opened: Vec<Option<Arc<Group>>> = vec![None; walked.len()];
+    let list = match &owner.place {
+        Place::Group(top) => groups.list(top),
+        _ => PathBuf::new(),
+    };
     let mut held = 0;
     for (score, pid, at) in scored {
         let open = || Arc::new(open_group(groups, owner, &walked[at]));
         let group = opened[at].get_or_insert_with(open);
-        if let Some((process, status)) = hold(groups, owner, group, pid, score, &walked[at]) {
+        if let Some((process, status)) =
+            hold(groups, owner, group, pid, score, (&walked[at], &list))
+        {
             held += process.gives_bytes;
             if !is_login(group, &status) {
                 listed.push((process, status.is_init, walked[at].is_avoided));
@@ -255,7 +261,7 @@ fn hold(
     group: &Arc<Group>,
     pid: u32,
     score: u32,
-    walked: &Visited,
+    (walked, list): (&Visited, &Path),
 ) -> Option<(Process, Status)> {
     let host = &groups.host;
     let fd = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
@@ -263,14 +269,11 @@ fn hold(
     let is_there = match &owner.place {
         Place::Nobody => false,
         Place::User(uid) => status.uid == *uid,
-        Place::Group(_) if walked.is_far => true,
-        Place::Group(_) => {
+        // It may be in another group of his by now.
+        Place::Group(_) => groups.is_within(pid, list).unwrap_or_else(|| {
             let text = host.read(walked.path.join("cgroup.procs"));
-            text.map_or_else(
-                |err| !err.is_absent(),
-                |text| pids(&text).any(|it| it == pid),
-            )
-        }
+            walked.is_far || text.is_ok_and(|text| pids(&text).any(|it| it == pid))
+        }),
     };
     let process = Process {
         group: group.clone(),
