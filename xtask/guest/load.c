@@ -8,6 +8,9 @@
  *		MIB is what programs can take at the beginning. They do not end. Of
  *		many-groups each group has one; turning has pages that are written anew
  *		with what does not compress.
+ *	load shared SEED RATE GROUP
+ *		40 processes that have the same memory, each in a group of its own below
+ *		GROUP. Each takes RATE MiB a second, for ever.
  *	load still|sawtooth|many|make|jvm|reader|random|swapped SEED MIB [FILE]
  *		End with 0 once they are done; 1: memory that is not as it was written.
  *	load hold SEED MIB
@@ -25,6 +28,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -159,6 +163,42 @@ static void leak(uint64_t seed, uint64_t rate, unsigned int step)
 		while ((double)taken > (seconds() - began) * (double)rate)
 			pause_ms(5);
 	}
+}
+
+struct leak {
+	uint64_t seed;
+	uint64_t rate;
+};
+
+static int leak_of(void *leaks)
+{
+	struct leak *it = leaks;
+
+	leak(it->seed, it->rate, USUAL);
+	return 0;
+}
+
+/* The same by many who have one memory, without being threads of one process. */
+static void leak_shared(struct leak it, const char *group)
+{
+	const size_t stack = 64 << 10;
+	char path[256];
+	FILE *file;
+	int n, pid;
+
+	for (n = 0; n < 40; n++) {
+		pid = clone(leak_of, (char *)take(stack) + stack,
+			    CLONE_VM | SIGCHLD, &it);
+		if (pid < 0)
+			fail("clone");
+		snprintf(path, sizeof(path), "%s/%d", group, n);
+		mkdir(path, 0755);
+		snprintf(path, sizeof(path), "%s/%d/cgroup.procs", group, n);
+		file = fopen(path, "w");
+		if (!file || fprintf(file, "%d\n", pid) < 0 || fclose(file))
+			fail(path);
+	}
+	leak_of(&it);
 }
 
 /* The same, up to so much, which is looked at then. */
@@ -505,6 +545,8 @@ static int run(const char *kind, uint64_t seed, uint64_t mib, const char *file)
 		return hold(seed, mib * MIB);
 	else if (!strcmp(kind, "grow"))
 		grow(seed, mib, strtoull(file, NULL, 10));
+	else if (!strcmp(kind, "shared"))
+		leak_shared((struct leak){ seed, mib }, file);
 	fprintf(stderr, "# load: there is no %s\n", kind);
 	return 2;
 }

@@ -273,8 +273,37 @@ impl Check<'_> {
         let Some(rule) = &config.watch.guard else {
             return;
         };
-        for (key, why) in rule.problems() {
-            self.error(&format!("watch.guard.{key}"), why);
+        for (key, share) in [
+            ("room_below", rule.room_below),
+            ("end_below", rule.end_below),
+            ("stalled_above", rule.stalled_above),
+        ] {
+            if share > Percent::whole(100) {
+                let what = format!("{share} is more than all of it");
+                self.error(&format!("watch.guard.{key}"), what);
+            }
+        }
+        if rule.room_below < rule.end_below {
+            let what = format!(
+                "{} is less than end_below, {}: what was not tried is not given up; write more",
+                rule.room_below, rule.end_below
+            );
+            self.error("watch.guard.room_below", what);
+        }
+        if rule.grace > Span::seconds(60) {
+            let what = format!(
+                "{}: memory is gone long before; write 1min at most",
+                rule.grace
+            );
+            self.error("watch.guard.grace", what);
+        }
+        if rule.protect.iter().any(|pattern| pattern.matches("/")) {
+            let what = "\"/\" protects all that there is; name some, or write enabled = false";
+            self.error("watch.guard.protect", what);
+        }
+        if rule.on_end.first().is_some_and(|it| !it.starts_with('/')) {
+            let what = "the program is written with its path: on_end = [\"/path\", \"argument\"]";
+            self.error("watch.guard.on_end", what);
         }
     }
 

@@ -58,7 +58,8 @@ pub use named::Named;
 pub use reclaim::{Mechanism, ReclaimRule};
 pub use section::KernelValue;
 pub use settings::{
-    MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables, Watch, WritebackRule,
+    GuardRule, MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables, Watch,
+    WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
@@ -66,7 +67,6 @@ pub use tier::{
     Tier, TierName, TierType, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
-pub use zmeld_guard::GuardRule;
 pub use zmeld_linux::groups::GroupPattern;
 
 /// All that is wanted of a machine's swap.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::named::named;
-use super::section::{kernel_values, keys_of, section, KernelValue, Table};
-use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
+use super::section::{kernel_values, section, KernelValue, Table};
+use super::{Bytes, GroupPattern, Percent, ReclaimRule, Span};
 
 section! {
     /// The kernel's tunables; what is not given is left alone, but for reading ahead where all
@@ -156,15 +156,29 @@ section! {
     }
 }
 
-keys_of! {
-    GuardRule in WatchGuard {
-        room_below, always();
-        end_below, always();
-        stalled_above, always();
-        end;
-        protect;
-        grace, always();
-        on_end;
+section! {
+    /// What is done before a machine freezes.
+    #[serde(default, deny_unknown_fields)]
+    pub struct GuardRule in WatchGuard {
+        /// Room is made where programs can take less than this share of what they can have more,
+        /// or where what they can take is gone within ten seconds at today's rate.
+        room_below: Percent = Percent::whole(15), always();
+        /// Processes are ended where they can take less than this share.
+        end_below: Percent = Percent::whole(10), always();
+        /// Or where less than that is available without swapping and all tasks waited for memory
+        /// this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
+        /// systemd-oomd's limit for a group, there for 30 s.
+        stalled_above: Percent = Percent::whole(60), always();
+        /// What may be ended: these owners or groups, each with what is below it; without any,
+        /// all that is not protected.
+        end: Vec<GroupPattern>;
+        /// Never these, nor what is below them.
+        protect: Vec<GroupPattern>;
+        /// How long a process has from SIGTERM to SIGKILL.
+        grace: Span = Span::seconds(3), always();
+        /// A program and its arguments, run as nobody after something was ended, with the facts in
+        /// its environment.
+        on_end: Vec<String>;
     }
 }
 

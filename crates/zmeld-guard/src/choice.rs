@@ -121,18 +121,19 @@ pub(crate) fn choose_owner(
 }
 
 /// As many processes as give back what is missing, by their places in `chosen`, of `count` that
-/// stand in the order in which they go: the first ones, and where so many do not do, the largest.
-/// `gives` says what comes back when one ends, where it may.
+/// stand in the order in which they go: the first ones, no fewer than `least`, and where so many do
+/// not do, the largest. `gives` says what comes back when one ends, where it may.
 pub(crate) fn choose_processes(
     count: usize,
     gives: impl Fn(usize) -> Option<u64>,
     missing_bytes: u64,
+    least: usize,
     chosen: &mut Vec<usize>,
 ) {
     chosen.clear();
     let mut given = 0;
     for at in 0..count {
-        if chosen.len() == AT_ONCE_MAX || given >= missing_bytes && !chosen.is_empty() {
+        if chosen.len() == AT_ONCE_MAX || given >= missing_bytes && chosen.len() >= least {
             break;
         }
         if let Some(bytes) = gives(at) {
@@ -348,7 +349,7 @@ where the machine stands still somebody pays who waits
     fn chosen(all: &[(u64, bool)], missing_mib: u64) -> Vec<usize> {
         let gives = |at: usize| all[at].1.then_some(all[at].0 * MIB);
         let mut chosen = Vec::new();
-        choose_processes(all.len(), gives, missing_mib * MIB, &mut chosen);
+        choose_processes(all.len(), gives, missing_mib * MIB, 1, &mut chosen);
         chosen
     }
 

@@ -1,7 +1,6 @@
 //! Processes are told to end, as many in one go as give back what is missing, killed where they
 //! do not, and waited for.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +14,10 @@ use zmeld_store::release_memory;
 
 use crate::choice::choose_processes;
 use crate::event::{Cause, Event, Round, Victim};
-use crate::guard_loop::{is_over, GuardLoop};
+use crate::guard_loop::{end_below, is_over, GuardLoop};
 use crate::memory::Sample;
 use crate::owners::Groups;
-use crate::processes::{signal_group, Group, Process};
+use crate::processes::{signal_group, Group, Handle, Process};
 use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
 
@@ -32,6 +31,10 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 const ROUNDS_IN_GROUP: u32 = 4;
 /// One that is left alone for so long begins anew.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Where the next round of an owner follows within so long, the last one ended too few: it ends so
+/// many times as many, where half of what was little is gone.
+const AGAIN_WITHIN: Duration = Duration::from_secs(5);
+const TIMES_AS_MANY: usize = 8;
 /// So many groups are remembered for that, and asked for at a time.
 pub(crate) const GROUPS_MAX: usize = 256;
 
@@ -45,6 +48,9 @@ pub(crate) struct Ending {
     is_whole: bool,
     /// It was told that it waits in the kernel.
     is_given_up: bool,
+    /// Its memory was taken back, and is in the figures by now.
+    is_released: bool,
+    is_back: bool,
 }
 
 impl Ending {
@@ -101,11 +107,12 @@ fn mark(host: &Host, group: &Group) {
 
 /// Who takes the memory of what was killed, before it is let run to give it back itself. It waits
 /// for whoever holds the lock of that memory, so it does nothing else.
-pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<OwnedFd>>, Error> {
-    Mailbox::new(thread, ENDING_MAX, |killed: Drain<Arc<OwnedFd>>| {
+pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<Handle>>, Error> {
+    Mailbox::new(thread, ENDING_MAX, |killed: Drain<Arc<Handle>>| {
         for process in killed {
             // Before Linux 5.15, or where it has gone, there is nothing to do.
-            let _ = release_memory(&process);
+            let is_released = release_memory(&process.fd).is_ok();
+            process.is_released.store(is_released, Ordering::Relaxed);
         }
     })
 }
@@ -114,7 +121,8 @@ impl GuardLoop {
     /// Tells some to end, where those that were told already do not do.
     pub(crate) fn end_some(&mut self, cause: Cause, sample: &Sample, now: Instant) {
         let in_time = self.endings.iter().filter(|it| !it.is_stuck(now));
-        let pending: u64 = in_time.clone().map(|it| it.process.gives_bytes).sum();
+        let pending = in_time.clone().filter(|it| !it.is_back);
+        let pending: u64 = pending.map(|it| it.process.gives_bytes).sum();
         let is_going = in_time.count() > 0;
         let Some(account) = &self.plan.account else {
             return;
@@ -132,7 +140,7 @@ impl GuardLoop {
             Cause::Stalled => sample.available_bytes,
         };
         let goes = (self.plan.rate * ENDS_IN_S) as u64;
-        let missing = self.end_below(sample).saturating_sub(room) + goes;
+        let missing = end_below(&self.rule, sample).saturating_sub(room) + goes;
         let is_others = |it: &Round| it.victim.account.id != account.id;
         if is_going && (pending >= missing || self.round.as_ref().is_some_and(is_others)) {
             return;
@@ -141,10 +149,24 @@ impl GuardLoop {
         let is_told = |pid| endings.iter().any(|it| it.process.pid == pid);
         let gives = |at: usize| {
             let it: &Process = &processes[at];
-            (!is_told(it.pid)).then_some(it.gives_bytes)
+            // What it would take until then does not go, either.
+            let takes = (it.rate * ENDS_IN_S) as u64;
+            (!is_told(it.pid)).then_some(it.gives_bytes + takes)
         };
         let missing = missing.saturating_sub(pending);
-        choose_processes(processes.len(), gives, missing, &mut self.chosen);
+        let is_pressing = !is_going && room < end_below(&self.rule, sample) / 2;
+        let last = self.last.filter(|(owner, _, at)| {
+            *owner == account.id && now.duration_since(*at) < AGAIN_WITHIN
+        });
+        let most = last.map_or(0, |(_, most, _)| most);
+        let least = if is_pressing { most * TIMES_AS_MANY } else { 0 };
+        choose_processes(
+            processes.len(),
+            gives,
+            missing,
+            least.max(1),
+            &mut self.chosen,
+        );
         self.chosen.truncate(ENDING_MAX - self.endings.len());
         let Some(first) = self.chosen.first().map(|at| &processes[*at]) else {
             return;
@@ -161,6 +183,7 @@ impl GuardLoop {
             sample: *sample,
         };
         if !self.dry_run {
+            self.last = Some((account.id, self.chosen.len().max(most), now));
             self.tell(victim, now);
         } else if is_over(&mut self.told_would, now) {
             self.outbox.say(Event::Would(victim));
@@ -174,13 +197,15 @@ impl GuardLoop {
         let first = self.endings.len();
         while let Some(place) = self.chosen.pop() {
             let process = self.plan.processes.remove(place);
-            let _ = pidfd_send_signal(&process.fd, Signal::TERM);
+            let _ = pidfd_send_signal(&process.handle.fd, Signal::TERM);
             self.endings.push(Ending {
                 is_whole: process.group.is_whole,
                 process,
                 since: now,
                 killed: None,
                 is_given_up: false,
+                is_released: false,
+                is_back: false,
             });
         }
         let is_kept = |at: Instant| now.duration_since(at) < FORGOTTEN_AFTER;
@@ -210,6 +235,7 @@ impl GuardLoop {
         self.outbox.say(Event::Ends(victim.clone()));
         match &mut self.round {
             Some(round) => {
+                round.told = now;
                 round.victim.processes += victim.processes;
                 round.victim.is_whole |= victim.is_whole;
             }
@@ -217,6 +243,7 @@ impl GuardLoop {
                 self.round = Some(Round {
                     victim,
                     since: now,
+                    told: now,
                     was_killed: false,
                     age: Duration::ZERO,
                     is_gone: true,
@@ -240,9 +267,9 @@ impl GuardLoop {
 
     /// Those that were told to end: they have, or are killed. Whether any has.
     pub(crate) fn go_on_ending(&mut self, sample: &Sample, now: Instant) -> bool {
-        let (count, end_below) = (self.endings.len(), self.end_below(sample));
+        let (count, little) = (self.endings.len(), end_below(&self.rule, sample));
         // Half of what was little: there is no time to wait for an orderly end.
-        let is_pressing = sample.headroom_bytes < end_below / 2;
+        let is_pressing = sample.headroom_bytes < little / 2;
         let mut at = 0;
         while at < self.endings.len() {
             let ending = &mut self.endings[at];
@@ -256,23 +283,28 @@ impl GuardLoop {
                 continue;
             }
             at += 1;
+            ending.is_back = ending.is_released;
+            ending.is_released = ending.process.handle.is_released.load(Ordering::Relaxed);
             let is_late = now.duration_since(ending.since) >= self.rule.grace.duration();
             let is_kill = ending.killed.is_some() || is_late || is_pressing;
             if is_kill {
                 let is_first = ending.killed.is_none();
                 ending.killed.get_or_insert(now);
-                let _ = pidfd_send_signal(&ending.process.fd, Signal::KILL);
+                let _ = pidfd_send_signal(&ending.process.handle.fd, Signal::KILL);
                 if is_first {
-                    self.releaser.leave(ending.process.fd.clone());
+                    self.releaser.leave(Arc::clone(&ending.process.handle));
                 }
                 let round = self.round.as_mut().filter(|_| !ending.is_given_up);
                 round.into_iter().for_each(|it| it.was_killed = true);
             }
-            if ending.is_whole {
-                // Until nothing is left in it.
-                let group = Arc::clone(&ending.process.group);
-                self.ender
-                    .leave(Task::Signal(group, is_kill.then_some(Signal::KILL)));
+            if is_left {
+                // Until nothing is left in it, and once for all that go with it.
+                let group = &ending.process.group;
+                let signal = is_kill.then_some(Signal::KILL);
+                let is_it = |it: &Task| matches!(it, Task::Signal(of, with) if Arc::ptr_eq(of, group) && *with == signal);
+                if !self.ender.waiting().iter().any(is_it) {
+                    self.ender.leave(Task::Signal(Arc::clone(group), signal));
+                }
             }
         }
         self.tell_of_round(sample, now);
@@ -299,6 +331,6 @@ impl GuardLoop {
 
 /// Whether a process has ended: its descriptor can be read then.
 fn has_gone(process: &Process) -> bool {
-    let mut fds = [PollFd::new(&process.fd, PollFlags::IN)];
+    let mut fds = [PollFd::new(&process.handle.fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -70,6 +70,8 @@ pub(crate) struct Victim {
 pub(crate) struct Round {
     pub victim: Victim,
     pub since: Instant,
+    /// When the last of them were told.
+    pub told: Instant,
     pub was_killed: bool,
     /// How long that took, and whether they have gone; and what programs can take then.
     pub age: Duration,

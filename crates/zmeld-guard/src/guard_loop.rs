@@ -4,7 +4,6 @@
 //! file, and waits for nobody: what other threads do for it is taken where it is there, and else
 //! at the next look (`worker.rs`).
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use crate::event::{Account, Cause, Event, Round};
 use crate::log::Outbox;
 use crate::memory::{is_soon, MemoryMonitor, Sample};
 use crate::plan::{Plan, Planner};
-use crate::processes::Process;
+use crate::processes::{Handle, Process};
 use crate::worker::{thread, Mailbox, Worker};
 use crate::{is_due, Error, GuardRule};
 
@@ -129,7 +128,7 @@ pub struct GuardLoop {
     planner: Worker<Plan>,
     pub(crate) ender: Mailbox<Task>,
     /// Takes the memory of those that were killed.
-    pub(crate) releaser: Mailbox<Arc<OwnedFd>>,
+    pub(crate) releaser: Mailbox<Arc<Handle>>,
     /// Processes that have gone, which the planner closes.
     pub(crate) retired: Vec<Process>,
     pub(crate) plan: Plan,
@@ -139,6 +138,8 @@ pub struct GuardLoop {
     is_short: bool,
     pub(crate) endings: Vec<Ending>,
     pub(crate) round: Option<Round>,
+    /// Whose the last round was, how many it told at most with those just before, and when.
+    pub(crate) last: Option<(u64, usize, Instant)>,
     /// When the last of them ended.
     ended: Option<Instant>,
     /// Groups in which some were ended, how often, and when last.
@@ -182,6 +183,7 @@ impl GuardLoop {
             is_short: false,
             endings: Vec::with_capacity(ENDING_MAX),
             round: None,
+            last: None,
             ended: None,
             struck: Vec::with_capacity(GROUPS_MAX),
             failed: None,
@@ -226,8 +228,17 @@ impl GuardLoop {
         if self.go_on_ending(&sample, now) {
             self.ended = Some(now);
         }
-        // What has ended is in the figures of the next look, and of a plan of that time.
-        let is_after = |asked: Instant| self.ended.is_none_or(|it| asked >= it && now > it);
+        // What has ended is in the figures of the next look, and of a plan of that time; while others
+        // of his are on their way out, more may be missing by then.
+        let pays = |round: &Round| {
+            let pays = self.plan.account.as_ref().map(|it| it.id);
+            pays == Some(round.victim.account.id)
+        };
+        let round = self.round.as_ref().filter(|it| pays(it));
+        let is_after = |asked: Instant| {
+            let is_his = round.is_some_and(|it| asked > it.told);
+            is_his || self.ended.is_none_or(|it| asked >= it && now > it)
+        };
         let is_new = |asked: Instant| now.duration_since(asked) < STALE_AFTER && is_after(asked);
         let is_new = self.plan.asked.is_some_and(is_new);
         let is_known = cause != Some(Cause::Stalled) || self.plan.is_stall;
@@ -239,18 +250,13 @@ impl GuardLoop {
 
     /// Why something has to end now.
     fn cause(&self, sample: &Sample) -> Option<Cause> {
-        let little = self.end_below(sample);
+        let little = end_below(&self.rule, sample);
         if sample.headroom_bytes < little {
             return Some(Cause::NoRoom);
         }
         let most = self.rule.stalled_above.fraction();
         let is_stalled = sample.stalled.is_some_and(|stalled| stalled > most);
         (sample.available_bytes < little && is_stalled).then_some(Cause::Stalled)
-    }
-
-    pub(crate) fn end_below(&self, sample: &Sample) -> u64 {
-        let share = self.rule.end_below.of(sample.can_bytes);
-        share.min(END_BELOW_MAX)
     }
 
     fn room_below(&self, sample: &Sample) -> u64 {
@@ -342,6 +348,11 @@ impl GuardLoop {
             .unwrap_or(PAUSE_MAX)
             .clamp(PAUSE_MIN, PAUSE_MAX)
     }
+}
+
+/// Where programs can take less than this, something is ended.
+pub(crate) fn end_below(rule: &GuardRule, sample: &Sample) -> u64 {
+    rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
 }
 
 /// Whether it is time to tell of a thing again; it is told now.

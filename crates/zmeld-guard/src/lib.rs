@@ -15,7 +15,6 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | [`rule`] | what is wanted, and how it is read from the configuration |
 //! | `guard_loop` | the thread that looks and acts |
 //! | `memory` | how much programs can take, and how soon that is gone |
 //! | `owners` | who holds memory, how much of it came lately, and who may be ended |
@@ -39,14 +38,13 @@ mod open;
 mod owners;
 mod plan;
 mod processes;
-pub mod rule;
 mod worker;
 
 pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
 pub use owners::{is_never_ended, outlook, unmatched};
 pub use plan::overview;
-pub use rule::GuardRule;
+pub use zmeld_config::GuardRule;
 
 use std::time::{Duration, Instant};
 

@@ -77,7 +77,7 @@ impl Outbox {
     /// Once a look.
     pub fn send(&mut self, seen: Seen) {
         // Where the recorder stands still, there is room for what is worth more.
-        if self.note.waiting() < WAITING_MAX / 2 {
+        if self.note.waiting().len() < WAITING_MAX / 2 {
             self.note.leave(Event::Looked(seen));
         }
         self.log.send();

@@ -3,10 +3,11 @@
 //! does.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use zmeld_guard::rule::Wanted;
+use zmeld_config::{Config, Finding, GuardRule};
+use zmeld_guard::Error;
 use zmeld_linux::Host;
 
 const HELP: &str = "\
@@ -18,7 +19,7 @@ of /etc/zmeld.toml says; tells zmeld watch to make room before that. See
 docs/status.md. SIGTERM ends it.
 
   --dry-run      list who holds memory and what would go first of each, then
-                 only say what would be ended, and why
+                 only say what would be ended, and why, until Ctrl-C
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins
   --version      print the version";
 
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         Err(err) => {
             log(&err.to_string());
             ExitCode::from(match err {
-                zmeld_guard::Error::Missing(_) => 3,
+                Error::Missing(_) => 3,
                 _ => 2,
             })
         }
@@ -61,10 +62,25 @@ fn said(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Error> {
+/// The rule, and whether it is only to say what it would do. What is wrong with tiers and other
+/// rules keeps it from nothing; a section or rule that does not exist may be its own, misspelt.
+fn wanted(root: &Path, file: Option<&Path>) -> Result<(Option<GuardRule>, bool), Error> {
+    let wrong = |err: &dyn std::fmt::Display| Error::Config(err.to_string());
+    let loaded = Config::load_at_boot(root, file).map_err(|err| wrong(&err))?;
+    let concerns_it = |(part, it): &(&String, &Finding)| {
+        let is_rule = ["watch", "watch.guard"].contains(&part.as_str());
+        is_rule || it.about == **part && !part.starts_with("tier.")
+    };
+    match loaded.left_out.iter().find(concerns_it) {
+        Some((_, it)) => Err(wrong(it)),
+        None => Ok((loaded.config.watch.guard, loaded.config.watch.dry_run)),
+    }
+}
+
+fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, Error> {
     let host = Host::here();
-    let wanted = Wanted::load(host.root(), file.as_deref())?;
-    let Some(rule) = wanted.rule.or_else(|| dry_run.then(Default::default)) else {
+    let (rule, is_dry) = wanted(host.root(), file.as_deref())?;
+    let Some(rule) = rule.or_else(|| dry_run.then(Default::default)) else {
         log(
             "nothing is guarded: [watch.guard] is not there, or not enabled; write it into \
              /etc/zmeld.toml, or see what it would do: zmeld-guard --dry-run",
@@ -78,19 +94,20 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("this is a fault of zmeld, please report it");
         std::process::abort();
     }));
-    let dry_run = dry_run || wanted.dry_run;
+    let dry_run = dry_run || is_dry;
     let mut lock = None;
     if dry_run {
         let lines = zmeld_guard::overview(&host, &rule)?;
         lines.iter().for_each(|line| log(line));
+        log("from now on it says what it would end; Ctrl-C ends it");
     } else if !rustix::process::geteuid().is_root() {
         let why = "zmeld-guard needs root, to end what others run: begin it with sudo, or have \
                    --dry-run say what it would do";
-        return Err(zmeld_guard::Error::Missing(why.to_owned()));
+        return Err(Error::Missing(why.to_owned()));
     } else {
         match zmeld_guard::note::lock(&host) {
             Ok(taken) => lock = Some(taken),
-            Err(err @ zmeld_guard::Error::CannotGuard { .. }) => return Err(err),
+            Err(err @ Error::CannotGuard { .. }) => return Err(err),
             // It guards all the same, though status cannot tell that it does.
             Err(err) => log(&err.to_string()),
         }

@@ -33,8 +33,7 @@ const SHORT_EVERY: Duration = Duration::from_secs(5);
 const ENDED_MAX: usize = 16;
 
 /// What the guard saw and did since it began.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Guarded {
     /// Since when, in seconds.
     pub seconds: u64,
@@ -53,8 +52,7 @@ pub struct Guarded {
 }
 
 /// Processes that were told to end at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ended {
     /// Whose they were: a group's path from the root of its hierarchy on.
     pub owner: String,

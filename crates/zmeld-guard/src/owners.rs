@@ -244,12 +244,13 @@ impl Groups {
         above(&self.shown(list)).any(|it| self.is_named(it))
     }
 
-    /// Whether the kernel says that a process is neither in a group nor below it.
-    pub fn is_elsewhere(&self, pid: u32, list: &Path) -> bool {
-        let hierarchy = self.hierarchy.as_ref();
-        let hierarchy = hierarchy.filter(|it| list.starts_with(&it.top));
-        let group = hierarchy.map(|it| it.group_of(&self.host, &pid.to_string()));
-        matches!(group, Some(Ok(Some(group))) if !group.starts_with(list))
+    /// Whether the kernel says that a process is in a group where it is listed, or below it; none
+    /// where it does not say.
+    pub fn is_within(&self, pid: u32, list: &Path) -> Option<bool> {
+        let hierarchy = self.hierarchy.as_ref()?;
+        let group = hierarchy.group_of(&self.host, &pid.to_string());
+        let is_told = list.starts_with(&hierarchy.top);
+        Some(group.ok()??.starts_with(list)).filter(|_| is_told)
     }
 
     /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
@@ -533,12 +534,18 @@ pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     groups::outlook(host, selection)
 }
 
-/// What `end` names and no group is called, a line each.
+/// What `end` and `protect` name and no group is called, a line each.
 pub fn unmatched(host: &Host, rule: &GuardRule) -> impl Iterator<Item = String> {
     let unmatched = outlook(host, rule).unwrap_or_default().unmatched;
     let end: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
-    let of_end = unmatched.into_iter().filter(move |it| end.contains(it));
-    of_end.map(|name| format!("{name} in end: nobody is called so now"))
+    unmatched.into_iter().map(move |name| {
+        let key = if end.contains(&name) {
+            "end"
+        } else {
+            "protect"
+        };
+        format!("{name} in {key}: nobody is called so now")
+    })
 }
 
 /// A path and those above it.

@@ -15,7 +15,8 @@ use zmeld_linux::Host;
 use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
 use crate::ending::ENDING_MAX;
 use crate::event::Account;
-use crate::guard_loop::hurry;
+use crate::guard_loop::{end_below, hurry};
+use crate::memory::MemoryMonitor;
 use crate::owners::{uid_of, unmatched, Groups, History, Owner, Place, NOT_NAMED};
 use crate::processes::{list, Process};
 use crate::{is_due, Error, GuardRule};
@@ -26,6 +27,8 @@ const OWNERS_MAX: usize = 512;
 const LISTED_MAX: usize = 4;
 /// Who has many groups is not gone through for longer, where he is not to pay.
 const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
+/// What a process took is told by the list before, where that is no older.
+const LISTED_WITHIN: Duration = Duration::from_secs(3);
 /// How often owners are looked into for groups that are passed over.
 const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
 
@@ -72,6 +75,8 @@ pub(crate) struct Planner {
     history: History,
     looked: Option<Instant>,
     looked_into: Option<Instant>,
+    /// When processes were listed last, and what each would have given back.
+    listed: Option<(Instant, HashMap<u32, u64>)>,
     has_thread: bool,
     is_slow: bool,
 }
@@ -85,6 +90,7 @@ impl Planner {
             history: History::default(),
             looked: None,
             looked_into: None,
+            listed: None,
             has_thread,
             is_slow: has_thread,
         }
@@ -233,6 +239,17 @@ impl Planner {
             !plan.processes.is_empty() || is_going
         };
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
+        let had = self.listed.take();
+        let had = had.filter(|(at, _)| now.duration_since(*at) < LISTED_WITHIN);
+        if let Some((at, had)) = &had {
+            let since = now.duration_since(*at).as_secs_f64().max(0.05);
+            for it in &mut plan.processes {
+                let before = had.get(&it.pid).copied().unwrap_or(0);
+                it.rate = it.gives_bytes.saturating_sub(before) as f64 / since;
+            }
+        }
+        let gives = plan.processes.iter().map(|it| (it.pid, it.gives_bytes));
+        self.listed = Some((now, gives.collect()));
         let most = (0..owners.len()).max_by_key(|at| figures[*at].holds_bytes);
         let (at, why) = match verdict {
             Verdict::Pays(at) => (at, None),
@@ -279,8 +296,9 @@ fn in_ram_bytes(host: &Host) -> u64 {
     of("AnonPages") + of("Shmem")
 }
 
-/// Who holds memory, the largest first, a line each: what he holds, whether he may be ended, and
-/// which of his processes would go first.
+/// How much programs can take, and below what something is ended. Then who holds memory, the largest
+/// first, a line each: what he holds, whether he may be ended, and which of his processes would go
+/// first. At last names in the rule that nobody has.
 ///
 /// # Errors
 /// When the machine cannot be looked at.
@@ -302,7 +320,13 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         let first = first.unwrap_or_else(|| "nothing of it may be ended".to_owned());
         format!("{} holds {held}; {first}", owner.shown)
     };
-    let mut lines: Vec<String> = owners.iter().map(line).collect();
-    lines.extend(unmatched(host, rule));
-    Ok(lines)
+    let sample = MemoryMonitor::open(host, false)?.look(Instant::now());
+    let room = sample.map(|it| {
+        let bytes = |it: u64| bytes_text(it as f64);
+        let (left, below) = (it.headroom_bytes, end_below(rule, &it));
+        let (left, below) = (bytes(left), bytes(below));
+        format!("programs can take {left} more; below {below} something is ended")
+    });
+    let lines = room.into_iter().chain(owners.iter().map(line));
+    Ok(lines.chain(unmatched(host, rule)).collect())
 }

@@ -29,6 +29,8 @@ const LOGINS: [&str; 12] = [
     "ly",
 ];
 
+/// Where processes would give back so many times what their owner holds, many have the same.
+const SHARED_TIMES: u64 = 4;
 /// Paths of an owner's groups take no more; what is in others counts as in his own group.
 const PATHS_BYTES_MAX: usize = 4 << 20;
 
@@ -51,15 +53,25 @@ pub(crate) struct Group {
     pub left: AtomicUsize,
 }
 
+/// What a process is held by.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub fd: OwnedFd,
+    /// Its memory was taken back.
+    pub is_released: AtomicBool,
+}
+
 /// A process that may be ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub group: Arc<Group>,
     pub pid: u32,
-    pub fd: Arc<OwnedFd>,
+    pub handle: Arc<Handle>,
     pub name: Arc<str>,
     pub score: u32,
     pub gives_bytes: u64,
+    /// How many bytes a second it took since they were listed before.
+    pub rate: f64,
     /// Its service ends with it.
     pub is_main: bool,
 }
@@ -102,6 +114,7 @@ pub(crate) fn list(
             found.extend(unowned.into_iter().filter(is_his).map(|pid| (pid, 0)));
         }
     }
+    let seen: HashSet<u32> = found.iter().map(|(pid, _)| *pid).collect();
     let shields = shields(&passed);
     let is_shielded = |at: usize| walked[at].passed.is_some_and(|id| shields.contains(&id));
     found.retain(|(pid, at)| !without(*pid) && !is_shielded(*at));
@@ -126,16 +139,37 @@ pub(crate) fn list(
         scored[AT_ONCE_MAX..].sort_by_cached_key(|(_, pid, _)| Reverse(resident(*pid)));
         scored.truncate(AT_ONCE_MAX + LARGEST_MAX);
     }
-    let mut opened: Vec<Option<Arc<Group>>> = vec![None; walked.len()];
-    let (mut listed, mut held) = (Vec::new(), 0);
-    for (score, pid, at) in scored {
-        let open = || Arc::new(open_group(groups, owner, &walked[at]));
-        let group = opened[at].get_or_insert_with(open);
-        if let Some((process, status)) = hold(groups, owner, group, pid, score, &walked[at]) {
-            held += process.gives_bytes;
-            if !is_login(group, &status) {
-                listed.push((process, status.is_init, walked[at].is_avoided));
+    let mut listed = Vec::new();
+    let mut held = hold_all(groups, owner, &walked, scored, &mut listed);
+    // Who is in another group each moment was in none when it was read.
+    if let Place::Group(top) = &owner.place {
+        let list = groups.list(top);
+        let is_his = |pid: &u32| {
+            !seen.contains(pid) && !without(*pid) && groups.is_within(*pid, &list) == Some(true)
+        };
+        let is_hidden = held < owner.held.all_bytes / 2 && uid_of(top).is_some();
+        if is_hidden && groups.has_named(&list) {
+            let all = host.processes().unwrap_or_default();
+            let all = all.into_iter().filter(is_his);
+            let hopping = all.filter_map(|pid| Some((score(pid)?, pid, 0)));
+            let hopping = hopping.filter(|(score, pid, _)| !is_never(host, *pid, *score));
+            let hopping = hopping.take(AT_ONCE_MAX).collect();
+            let own = Visited {
+                path: list.clone(),
+                directory: top.clone(),
+                is_far: true,
+                ..Visited::default()
+            };
+            held += hold_all(groups, owner, &[own], hopping, &mut listed);
+        }
+        // Many have the same: none gives all of it back.
+        let has_bytes = owner.held.all_bytes;
+        if held / SHARED_TIMES > has_bytes {
+            for (it, ..) in &mut listed {
+                it.gives_bytes =
+                    (u128::from(it.gives_bytes) * u128::from(has_bytes) / u128::from(held)) as u64;
             }
+            held = has_bytes;
         }
     }
     // The first process of a container is its init, unless such are what fills it: else whoever
@@ -149,6 +183,36 @@ pub(crate) fn list(
     listed.retain(|(_, is_init, _)| !is_init || are_most);
     listed.sort_by_key(|(it, _, is_avoided)| (*is_avoided, Reverse((it.score, it.gives_bytes))));
     listed.into_iter().map(|(it, ..)| it).collect()
+}
+
+/// Holds those of the scores, numbers and groups that are told, without logins: what they would give
+/// back, logins too. Beside each, whether it is the first one of a container, and goes last.
+fn hold_all(
+    groups: &Groups,
+    owner: &Owner,
+    walked: &[Visited],
+    scored: Vec<(u32, u32, usize)>,
+    listed: &mut Vec<(Process, bool, bool)>,
+) -> u64 {
+    let mut opened: Vec<Option<Arc<Group>>> = vec![None; walked.len()];
+    let list = match &owner.place {
+        Place::Group(top) => groups.list(top),
+        _ => PathBuf::new(),
+    };
+    let mut held = 0;
+    for (score, pid, at) in scored {
+        let open = || Arc::new(open_group(groups, owner, &walked[at]));
+        let group = opened[at].get_or_insert_with(open);
+        if let Some((process, status)) =
+            hold(groups, owner, group, pid, score, (&walked[at], &list))
+        {
+            held += process.gives_bytes;
+            if !is_login(group, &status) {
+                listed.push((process, status.is_init, walked[at].is_avoided));
+            }
+        }
+    }
+    held
 }
 
 /// Whether one gets in by that process. A service of the system has none in it.
@@ -197,7 +261,7 @@ fn hold(
     group: &Arc<Group>,
     pid: u32,
     score: u32,
-    walked: &Visited,
+    (walked, list): (&Visited, &Path),
 ) -> Option<(Process, Status)> {
     let host = &groups.host;
     let fd = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
@@ -205,22 +269,23 @@ fn hold(
     let is_there = match &owner.place {
         Place::Nobody => false,
         Place::User(uid) => status.uid == *uid,
-        Place::Group(_) if walked.is_far => true,
-        Place::Group(_) => {
+        // It may be in another group of his by now.
+        Place::Group(_) => groups.is_within(pid, list).unwrap_or_else(|| {
             let text = host.read(walked.path.join("cgroup.procs"));
-            text.map_or_else(
-                |err| !err.is_absent(),
-                |text| pids(&text).any(|it| it == pid),
-            )
-        }
+            walked.is_far || text.is_ok_and(|text| pids(&text).any(|it| it == pid))
+        }),
     };
     let process = Process {
         group: group.clone(),
         pid,
-        fd: Arc::new(fd),
+        handle: Arc::new(Handle {
+            fd,
+            is_released: AtomicBool::new(false),
+        }),
         name: status.name.as_str().into(),
         score,
         gives_bytes: status.gives_bytes,
+        rate: 0.0,
         is_main: Status::read(host, status.parent).is_some_and(|it| it.name == "systemd"),
     };
     is_there.then_some((process, status))
@@ -256,7 +321,7 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
     for pid in found {
         let fd = Pid::from_raw(pid as i32).and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
         // Since the list was read another one may have come by its number.
-        let Some(fd) = fd.filter(|_| !groups.is_elsewhere(pid, directory)) else {
+        let Some(fd) = fd.filter(|_| groups.is_within(pid, directory) != Some(false)) else {
             continue;
         };
         seen += 1;

@@ -127,8 +127,8 @@ impl<T: Send + 'static> Mailbox<T> {
         }
     }
 
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub fn waiting(&self) -> &[T] {
+        &self.waiting
     }
 
     /// Once a look.

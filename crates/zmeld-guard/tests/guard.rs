@@ -10,7 +10,9 @@
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
 //!                              one with "deaf" in its name ignores SIGTERM, of one with
 //!                              "headless" the first thread has ended, one with "elsewhere"
-//!                              has left its group since that was listed; "/" is the root
+//!                              has left its group since that was listed, one with "hopping"
+//!                              is in it and not listed, all with "shared" have the same
+//!                              memory; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -196,17 +198,27 @@ impl Machine {
         }
     }
 
+    /// Those that have the same memory.
+    fn shared(&self) -> impl Iterator<Item = &Process> {
+        let all = self.processes.iter();
+        all.filter(|(name, _)| name.contains("shared"))
+            .map(|it| it.1)
+    }
+
     /// Writes all that follows from what processes hold.
     fn write(&self) {
         let mut anon: BTreeMap<&Path, u64> = BTreeMap::new();
         let mut shmem: BTreeMap<&Path, u64> = BTreeMap::new();
         let mut lists: BTreeMap<&str, String> = BTreeMap::new();
+        let has_own = |it: &Process| !self.shared().skip(1).any(|of| std::ptr::eq(it, of));
         for (name, it) in &self.processes {
-            for group in Path::new(&it.group).ancestors() {
+            for group in Path::new(&it.group).ancestors().filter(|_| has_own(it)) {
                 *anon.entry(group).or_default() += it.mib;
             }
             let pid = it.child.id();
-            *lists.entry(&it.group).or_default() += &format!("{pid}\n");
+            if !name.contains("hopping") {
+                *lists.entry(&it.group).or_default() += &format!("{pid}\n");
+            }
             let kib = it.mib << 10;
             // The kernel shows so much of a name.
             let shown = &name[..name.len().min(15)];
@@ -269,7 +281,8 @@ impl Machine {
                 lists.get(group.as_str()).map_or("", |it| it),
             );
         }
-        let programs: u64 = self.processes.values().map(|it| it.mib).sum();
+        let programs = self.processes.values().filter(|it| has_own(it));
+        let programs: u64 = programs.map(|it| it.mib).sum();
         let files: u64 = self.files.values().sum();
         let available = self
             .available
@@ -451,7 +464,7 @@ impl script::Case for Machine {
             }
             "overview" => {
                 self.write();
-                let rule = rule_of(&script.text(rest));
+                let rule = rule_of(&script.text(rest).replace("\\n", "\n"));
                 return zmeld_guard::overview(&self.host, &rule)
                     .unwrap()
                     .into_iter()
@@ -572,22 +585,46 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
     let (code, said) = run("", &[]);
     assert_eq!((code, said.lines().count()), (Some(0), 1), "{said}");
     assert!(said.contains("zmeld-guard --dry-run"), "{said}");
-    let (code, said) = run("[watch.guard]\ngrace = 3\n", &["--dry-run"]);
-    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
-    assert!(
-        said.contains("zmeld.toml:2: [watch.guard] grace: "),
-        "{said}"
-    );
+    for (config, place) in [
+        (
+            "[watch.gard]\n",
+            "1:8: watch.gard: there is no such key; did you mean \"guard\"?",
+        ),
+        (
+            "\n[wacth.guard]\n",
+            "2:2: wacth: there is no such key; did you mean \"watch\"?",
+        ),
+        (
+            "[watch]\ndryrun = true\n",
+            "2:1: watch.dryrun: there is no such key; did you mean \"dry_run\"?",
+        ),
+        (
+            "[watch.guard]\nprotcet = []\n",
+            "2:1: watch.guard.protcet: there is no such key; did you mean \"protect\"?",
+        ),
+        ("[watch.guard]\ngrace = 3\n", "2:9: watch.guard.grace: "),
+        (
+            "[watch.guard]\nend_below = \"16%\"\n",
+            "1:8: watch.guard.room_below: 15% is less than end_below",
+        ),
+        ("watch.guard = true\n", "1:15: watch.guard: "),
+        ("watch.guard\n", "1:12: "),
+    ] {
+        for arguments in [&[][..], &["--dry-run"]] {
+            let (code, said) = run(config, arguments);
+            assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+            assert!(said.contains(&format!("zmeld.toml:{place}")), "{said}");
+        }
+    }
+    // What is wrong elsewhere leaves no machine unguarded.
+    let elsewhere = "[tier.x]\nkind = 7\n[tunables]\nswapines = 3\n[watch.meld]\nevery = 1\n";
+    let (code, said) = run(&format!("{elsewhere}[watch.guard]\n"), &[]);
+    assert_eq!(code, Some(3), "{said}");
     // By the defaults; it goes on, until it is ended.
     let (code, said) = run("", &["--dry-run"]);
     assert_eq!(code, Some(124), "{said}");
     assert!(said.contains(" holds "), "{said}");
-    let (code, said) = run("[watch.guard]\nend = [\"/x\"]\n", &["--dry-run"]);
-    assert_eq!(code, Some(124), "{said}");
-    assert!(
-        said.contains("/x in end: nobody is called so now"),
-        "{said}"
-    );
+    assert!(said.contains("; Ctrl-C ends it\n"), "{said}");
 }
 
 /// What it starts is nobody's, and knows what was ended.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=384 program=chrt urgent
+# guest: kernel=um,6.12 memory=384 program=chrt load urgent
 #
 # A user who does with groups of his own what he can against the guard, while programs of
 # his run away: a minute, with --long ten. Whoever is protected and the other user's program
@@ -149,17 +149,19 @@ begin=$(uptime_s)
 state=${SEED:-1}
 ran=0
 stayed=0
+came=$(killed /proc/vmstat)
 while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	state=$(((state * 1103515245 + 12345) % 2147483648))
 	run=$manager/app.slice/run.scope
 	inside=$run
 	rm -f /tmp/hog
-	case $((state / 65536 % 10)) in
+	kind=$((state / 65536 % 11))
+	case $kind in
 	0) script='exec tail /dev/zero' ;;
 	1) script='trap "" TERM; exec tail /dev/zero' ;;
 	# One that forks when it is told to end.
 	2) script='trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait' ;;
-	3) script='while :; do head -c 1048576 /dev/urandom; done | tr -d "\n" | tail' ;;
+	3) script='while head -c 1048576 /dev/urandom; do :; done | tr -d "\n" | tail' ;;
 	# One that does not listen, and is in another group when it was told to end.
 	4) script="(trap '' TERM; exec tail /dev/zero) &
 		echo \$! >/tmp/hog
@@ -205,6 +207,13 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 				head -c 3000000 /dev/urandom | tr -d '\\\\n' | tail -n 2 | sleep 20\" &
 		done
 		exec tail /dev/zero" ;;
+	# Many that have the same memory, each in a group of its own.
+	10)
+		run=$manager/app.slice/shared.scope
+		inside=$run
+		new $run
+		script="exec /guest/load shared 1 2 $GROUPS_TOP/$run"
+		;;
 	esac
 	# What fills tmpfs and leaves: half the time.
 	[ $((state / 1048576 % 2)) = 0 ] ||
@@ -230,12 +239,17 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	# What still takes more has not run away yet: a busy machine is slow.
 	[ $n -lt 240 ] || [ $((n - grew)) -lt 40 ] || {
 		stayed=$((stayed + 1))
-		echo "# stayed: $((state / 65536 % 10))"
+		echo "# stayed: $kind"
 	}
 	echo 1 >$run/cgroup.kill
 	[ ! -s /tmp/hog ] || kill -9 "$(cat /tmp/hog)" 2>/dev/null
 	[ ! -d $MINE/equal ] || echo 1 >$MINE/equal/cgroup.kill
 	ran=$((ran + 1))
+	[ "$(killed /proc/vmstat)" = $came ] || {
+		came=$(killed /proc/vmstat)
+		echo "# the kernel came: $kind, after"
+		grep '"why"' /run/zmeld/guard.json | tail -n 3 | sed 's/^/# /'
+	}
 	rm -f /tmp/files/x
 	sleep 1
 done

@@ -4,19 +4,17 @@
 # guest: kernel=um,6.1 memory=1000 program=chrt urgent load long
 #
 # Ordinary situations in which a machine runs out of memory, on control groups as systemd makes
-# them, of version 2 and of version 1: what has to end is ended before the kernel comes, and
-# nobody who stands by, each of whom looks at his own memory all the while. `cargo xtask bench
-# guard --kind SITUATION` runs it with others in the guard's place (VARIANT), and prints a table.
+# them, of version 2 (with VERSION=1 of version 1): what has to end is ended before the kernel
+# comes, and nobody who stands by, each of whom looks at his own memory all the while.
+# `cargo xtask bench guard --kind SITUATION` runs it with others in the guard's place (VARIANT),
+# and prints a table.
 
 # shellcheck source-path=SCRIPTDIR
 . /guest/guest.sh
 
 : "${VARIANT:=}" "${KINDS:=terminal session rests service unnamed compiler together new pod}"
 # Emulated, it takes longer.
-: "${LIMIT:=600}"
-# What the kernel has.
-VERSIONS=2
-! grep -q '^memory' /proc/cgroups || VERSIONS="2 1"
+: "${LIMIT:=600}" "${VERSION:=2}"
 # What judges goes on, whatever stands still.
 echo -1000 >/proc/self/oom_score_adj
 chrt -f -p 2 $$ >/dev/null
@@ -33,27 +31,13 @@ zmeld up --tier zram --size 30% --codec lz4 --no-scan >/tmp/up 2>&1 || {
 	exit 1
 }
 
-# groups_of VERSION: GROUPS_TOP has groups that count memory.
-groups_of() {
-	if [ "$1" = 1 ]; then
-		GROUPS_TOP=/tmp/groups-v1
-		mkdir -p $GROUPS_TOP
-		echo -memory >/sys/fs/cgroup/cgroup.subtree_control
-		umount /sys/fs/cgroup
-		n=0
-		# The kernel needs a while to let go of the controller.
-		until mount -t cgroup -o memory none $GROUPS_TOP 2>/dev/null &&
-			[ -e $GROUPS_TOP/memory.limit_in_bytes ]; do
-			umount $GROUPS_TOP 2>/dev/null
-			n=$((n + 1))
-			[ $n -lt 30 ] || return 1
-			sleep 1
-		done
-		echo 1 >$GROUPS_TOP/memory.use_hierarchy 2>/dev/null
-		return 0
-	fi
+if [ "$VERSION" = 1 ]; then
+	GROUPS_TOP=/tmp/groups-v1
+	mkdir $GROUPS_TOP
+	mount -t cgroup -o memory none $GROUPS_TOP || exit 1
+else
 	memory_groups "situations"
-}
+fi
 
 # new GROUP: one that counts memory, with those above it.
 new() {
@@ -271,27 +255,21 @@ situation() {
 		"kernel_killed=$by_kernel others_lost=$((lost + wrong)) wait_ms=0 watcher_lost=$gone"
 	[ -z "$VARIANT" ] || return
 	if [ "$1" = unnamed ]; then
-		ok "v$version $1: it is said whose it is" grep -q 'cron.service took most' /tmp/said
-		ok "v$version $1: nothing is ended" sh -c '! grep -q ": ends " /tmp/said'
+		ok "v$VERSION $1: it is said whose it is" grep -q 'cron.service took most' /tmp/said
+		ok "v$VERSION $1: nothing is ended" sh -c '! grep -q ": ends " /tmp/said'
 		return
 	fi
-	same "v$version $1: what has to end is ended" 1 $ended
-	same "v$version $1: nobody who stands by is" 0 $lost
-	same "v$version $1: nor is his memory another" 0 $wrong
-	same "v$version $1: nor does the kernel come" 0 $by_kernel
+	same "v$VERSION $1: what has to end is ended" 1 $ended
+	same "v$VERSION $1: nobody who stands by is" 0 $lost
+	same "v$VERSION $1: nor is his memory another" 0 $wrong
+	same "v$VERSION $1: nor does the kernel come" 0 $by_kernel
 }
 
 seed=$SEED
-for version in $VERSIONS; do
-	groups_of "$version" || {
-		skip "situations, version 1" "no memory controller of version 1"
-		continue
-	}
-	for kind in $KINDS; do
-		situation "$kind"
-		sleep 3
-		find $GROUPS_TOP -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null
-	done
+for kind in $KINDS; do
+	situation "$kind"
+	sleep 3
+	find $GROUPS_TOP -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null
 done
 [ -z "$VARIANT" ] || exit 0
 end
