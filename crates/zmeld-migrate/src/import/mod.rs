@@ -240,16 +240,18 @@ fn swap_options(options: &str) -> SwapOptions<'_> {
         wrong: Vec::new(),
         others: Vec::new(),
     };
-    let (mut has_discard, mut has_priority) = (false, false);
+    let (mut has_discard, mut has_priority, mut goes_on) = (false, false, false);
     for option in options.split(',').filter(|option| !option.is_empty()) {
+        // swapon splits at each comma, and systemd at none that is escaped.
+        let is_rest = std::mem::replace(&mut goes_on, option.ends_with('\\'));
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
         match (name, value) {
             ("defaults" | "sw", None) => {}
-            ("nofail", None) => found.may_fail = true,
-            ("fail", None) => found.may_fail = false,
+            ("nofail", None) if !is_rest => found.may_fail = true,
+            ("fail", None) if !is_rest => found.may_fail = false,
             ("discard", _) if has_discard => found.wrong.push((option, "it is not the first")),
             ("pri", _) if has_priority => found.wrong.push((option, "it is not the first")),
             ("discard", value) => {
