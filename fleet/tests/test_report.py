@@ -218,7 +218,12 @@ def twice(place):
 @pytest.mark.parametrize("option", ["--html", "--prometheus"])
 def test_a_file_that_cannot_be_is_told_before_and_by_its_name(place, tmp_path, capsys, option):
     """A name of ours was told, after all was computed."""
-    for path, said in ((tmp_path / "no" / "x", "there is no folder"), (tmp_path, "is a folder")):
+    (key := tmp_path / "fleet.key").write_bytes(b"5a" * 32)
+    for path, said in (
+        (tmp_path / "no" / "x", "there is no folder"),
+        (tmp_path, "is a folder"),
+        (key, "it is there already"),
+    ):
         with pytest.raises(SystemExit) as ended:
             cli.main(["report", str(tmp_path / "nowhere"), option, str(path)])
         assert ended.value.code == 2
@@ -226,6 +231,7 @@ def test_a_file_that_cannot_be_is_told_before_and_by_its_name(place, tmp_path, c
     with pytest.raises(FleetError, match=f"{tmp_path}: cannot be written: Is a directory"):
         writing.write_whole(tmp_path, b"")
     assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
+    assert key.read_bytes() == b"5a" * 32
 
 
 def test_a_label_that_no_machine_has_is_one_line_with_those_there_are(tmp_path, capsys):

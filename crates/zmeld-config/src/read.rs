@@ -291,7 +291,10 @@ fn tier(
         }),
         None => {
             let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
-            let what = format!("has no kind; write kind = {}", names.join(" or "));
+            let what = format!(
+                "has no kind; write kind = {}, or remove what is said of a tier that is gone",
+                names.join(" or ")
+            );
             reader.wrong(place, path, what);
             None
         }

@@ -272,6 +272,7 @@ impl Lately {
                 "in the last {}",
                 zmeld_report::units::seconds(seconds.max(1) as f64)
             ),
+            (Since::Unknown, _) => "(what was before is not known)".to_owned(),
             _ => "since boot".to_owned(),
         }
     }

@@ -38,6 +38,10 @@ pub fn config_check(
             let of_room = of_room.filter(|it| it.severity == Severity::Critical);
             problems.extend(of_room.map(refused));
             problems.extend(plan.problems.into_iter().filter(is_measured).map(refused));
+            problems.extend(plan.skipped.iter().map(|it| {
+                let what = format!("{}; zmeld up leaves it out here", it.reason);
+                Finding::new(Severity::Notice, &it.group, what)
+            }));
         }
         // What no tier is to blame for: a tunable that the kernel has not got.
         Err(err) => {

@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -88,6 +89,10 @@ def _file(text: str) -> Path:
     if not path.parent.is_dir() or path.is_dir():
         missing = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise argparse.ArgumentTypeError(f"{text}: {missing}")
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        # An earlier report's is replaced, and a key is not.
+        if not file.read(14).startswith((b"<!DOCTYPE html", b"# HELP zmeld")):
+            raise argparse.ArgumentTypeError(f"{text}: it is there already, and no report's")
     return path
 
 

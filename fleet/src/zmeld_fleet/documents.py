@@ -202,12 +202,12 @@ def _duplicates(report: Report) -> Section:
             size = units.size_estimate(part.scaled(report.page_size))
             rows.append([kind.name, where, size, units.percent_estimate(share)])
     caption = (
-        "Pages that have a twin: in the same service, container or virtual machine; in another "
-        "one of the machine; on another machine of the kind. The first two are melded on a "
-        "machine, the third is not."
+        "Pages beyond the first of their contents: in the same service, container or virtual "
+        "machine; in another one of the machine; on another machine of the kind. The first two "
+        "are melded on a machine, the third is not."
     )
     numbers = ["pages", "of the pages"]
-    return Section("Duplicates", [Table(["kind", "a twin is"], numbers, rows, caption)])
+    return Section("Duplicates", [Table(["kind", "the first is"], numbers, rows, caption)])
 
 
 def _names(report: Report) -> Section:
@@ -223,7 +223,7 @@ def _names(report: Report) -> Section:
         for name in report.names
     ]
     caption = "Those with most pages, and what the best codec gains of all of them, melded."
-    numbers = ["machines", "pages", "twins", "gains at most"]
+    numbers = ["machines", "pages", "duplicates", "gains at most"]
     heading = "Services, containers and virtual machines"
     return Section(heading, [Table(["kind", "name"], numbers, rows, caption)])
 

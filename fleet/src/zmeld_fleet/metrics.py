@@ -27,7 +27,7 @@ WHERE = {
     "between_owners": "machine",
     "between_machines": "fleet",
 }
-"""Where a page has its twin: in the same owner, in another one of the machine, elsewhere."""
+"""Where the first of the same contents is: in the owner, in another of the machine, elsewhere."""
 
 KINDS_MAX = 100
 """Kinds that have gauges: each is some 45 series, and a report by node has as many as nodes."""
@@ -132,7 +132,7 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
     "zmeld_fleet_gain_low_bytes": ("Lower end of its 95 % interval.", _setups("gains", "low")),
     "zmeld_fleet_gain_high_bytes": ("Upper end of its 95 % interval.", _setups("gains", "high")),
     "zmeld_fleet_duplicate_bytes": (
-        "Pages with a twin in the same owner, on the machine, or on another of the kind (fleet).",
+        "Pages beyond the first of their contents in an owner, on a machine, in a kind (fleet).",
         _duplicates,
     ),
     "zmeld_fleet_oldest_survey_time_seconds": (

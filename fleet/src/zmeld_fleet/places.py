@@ -63,6 +63,10 @@ class Place:
         try:
             folders = sorted(os.listdir(f"{self.root}/{FOLDER}"))
         except FileNotFoundError as error:
+            folder = os.path.abspath(self.root)
+            if os.path.basename(folder) == FOLDER:
+                above = f"name the folder above it, {os.path.dirname(folder)}"
+                raise FleetError(f"{self.shown}: these are its surveys: {above}") from error
             raise FleetError(
                 f"{self.shown}: no folder {FOLDER} there; `zmeld scan --survey {self.shown}` "
                 "on a machine makes one"

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from zmeld_fleet import advice, analysis, catalogue, engines, places
+from zmeld_fleet.words import FleetError
 from zmeld_fleet.writing import write_whole
 
 
@@ -39,6 +41,10 @@ def write_configurations(report: analysis.Report, folder: Path) -> list[Path]:
         while path in written:
             alike[name] += 1
             path = folder / f"{name}--{alike[name] + 1}.toml"
-        write_whole(path, advice.configure(kind, report.page_size).toml.encode())
+        toml = advice.configure(kind, report.page_size).toml.encode()
+        with suppress(FileNotFoundError):
+            if path.read_bytes() != toml:
+                raise FleetError(f"{path}: it is there already with other settings: remove it")
+        write_whole(path, toml)
         written[path] = None
     return list(written)

@@ -255,12 +255,9 @@ impl Fit {
             "the setting of the tool that made it (zram-generator: zram-resident-limit), or {}",
             view.asked().command("up --take-over")
         );
-        if self.size_percent.is_some() {
-            let keys: Vec<String> = keys
-                .iter()
-                .map(|(key, value)| format!("{key} = {value}"))
-                .collect();
-            return format!("{}: {setting}", keys.join(" and ")).into();
+        if let Some(size) = self.size_percent {
+            let limit = self.limit_percent;
+            return format!("a size of {size} % of RAM and a limit of {limit} %: {setting}").into();
         }
         let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
         let limit = limit / view.now.page_size * view.now.page_size;
