@@ -391,8 +391,8 @@ def packed(judge: Judge) -> None:
         skip("flat: its remedy", "no makedumpfile")
     for name, head, words in (
         ("avml", struct.pack("<4sIQQ8x", b"AVML", 2, 0x1000, 0x1FFF), "avml-convert (avml|FILE) plain.lime"),
-        ("kdump", b"KDUMP   " + struct.pack("<I", 6), "ELF or raw"),
-        ("savevm", b"QEVM" + struct.pack(">I", 3), "ELF or raw"),
+        ("kdump", b"KDUMP   " + struct.pack("<I", 6), "ELF form .*makedumpfile -E"),
+        ("savevm", b"QEVM" + struct.pack(">I", 3), "ELF form: virsh dump"),
         ("minidump", b"MDMP\x93\xa7\0\0", "a minidump.*ELF or raw"),
         ("archive", b"PK\x03\x04", "unzip -p (archive|FILE)"),
     ):
@@ -454,11 +454,11 @@ def machines(judge: Judge) -> None:
     for name, readers in (("vm-elf", core), ("vm-paging", core), ("vm-physical", plain)):
         judge.equal(name, count(folder / name, readers(folder / name)))
     judge.refused("vm-zlib", "flattened dump of makedumpfile|kdump")
-    judge.refused("vm-migrated", "QEMU migration.*ELF or raw")
+    judge.refused("vm-migrated", "QEMU migration.*ELF form: virsh dump")
     # Put together, as the first refusal says, it is a kdump.
     done = judge.run("rm -f plain.vmcore; makedumpfile -R plain.vmcore < vm-zlib")
     if done.returncode == 0:
-        judge.refused("plain.vmcore", "compressed kdump.*ELF or raw")
+        judge.refused("plain.vmcore", "compressed kdump.*ELF form .*dump-guest-memory")
 
 
 def sparse(judge: Judge) -> None:
