@@ -248,9 +248,10 @@ fn is_equal(attribute: &str, theirs: &str, ours: &str, ram_bytes: u64) -> bool {
 fn compare(judge: &Judge, theirs: &Theirs, imported: &Imported, ram_bytes: u64) -> Verdict {
     let ours = ours(imported, ram_bytes);
     let is_named = |words: &[&str]| {
-        // A key may have been written with escapes.
-        let mut left = imported.left.iter().map(|left| left.replace('\\', ""));
-        left.any(|left| words.iter().any(|word| left.contains(word)))
+        // A key may have been written with escapes, and a name may hold a backslash.
+        let plain = |text: &str| text.replace('\\', "");
+        let mut left = imported.left.iter().map(|left| plain(left));
+        left.any(|left| words.iter().any(|word| left.contains(&plain(word))))
     };
     let mut verdict = Verdict::Equal;
     let is_by_command = is_named(&["where that fails; zmeld runs none"]);
