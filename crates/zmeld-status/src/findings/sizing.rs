@@ -72,7 +72,6 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
 /// Without a limit, pages that do not compress can fill RAM with swap.
 pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
-    let is_open = |device: &Device| device.held.unwrap_or_default().limit_bytes == 0;
     let open = view.compressed().filter(|(_, it)| is_open(it));
     let ratio = |device| measured_ratio(device).unwrap_or(RATIO_ASSUMED);
     let (mut together, mut full) = (0u64, 0u64);
@@ -215,12 +214,10 @@ impl Fit {
         let measured = measured_ratio(device);
         let (percent, _) = limit_percent(device.size_bytes, ram, measured.unwrap_or(RATIO_ASSUMED));
         // All that have none get one, and share what one would have.
-        let is_open = |it: &Device| it.held.unwrap_or_default().limit_bytes == 0;
         let open = view.compressed().filter(|(_, it)| is_open(it)).count();
-        let percent = match is_open(device) {
-            true => (percent / open.max(1) as u32).max(1),
-            false => percent,
-        };
+        let sharing = if is_open(device) { open.max(1) } else { 1 };
+        let shared = |percent: u32| (percent / sharing as u32).max(1);
+        let percent = shared(percent);
         let limit_bytes = |percent: u32| ram / 100 * u64::from(percent);
         // Other pages than today's were in it, too.
         let taken = held.memory_used_bytes.max(held.memory_used_max_bytes);
@@ -238,17 +235,17 @@ impl Fit {
         let basis = measured.map(|ratio| Basis { ratio, bytes });
         let advised = Sizing::advised(ram, view.now.page_size, basis);
         Fit {
-            size_percent: Some(advised.size_percent),
-            limit_percent: advised.memory_limit_percent,
+            size_percent: Some(shared(advised.size_percent)),
+            limit_percent: shared(advised.memory_limit_percent),
         }
     }
 
     /// How a device becomes that, so that it is so after the next boot, too.
     fn remedy(&self, view: &View, device: &Device) -> Remedy {
-        let size = self.size_percent.map(|it| ("size", format!("\"{it}%\"")));
-        let limit = ("memory_limit", format!("\"{}%\"", self.limit_percent));
-        let keys: Vec<_> = size.into_iter().chain([limit]).collect();
         if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
+            let size = self.size_percent.map(|it| ("size", format!("\"{it}%\"")));
+            let limit = ("memory_limit", format!("\"{}%\"", self.limit_percent));
+            let keys: Vec<_> = size.into_iter().chain([limit]).collect();
             return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
         let setting = format!(
@@ -267,6 +264,11 @@ impl Fit {
             percent(f64::from(self.limit_percent) / 100.0)
         ))
     }
+}
+
+/// Whether nothing limits the RAM that a device may take.
+fn is_open(device: &Device) -> bool {
+    device.held.unwrap_or_default().limit_bytes == 0
 }
 
 /// The ratio of the pages in a device, where there are enough to judge by.
