@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use super::read::Places;
 use super::*;
+use zmeld_linux::swaps;
+
 use crate::finding::{Finding, Severity};
 
 /// All that is wrong with a configuration whose values were all understood.
@@ -328,13 +330,12 @@ pub(super) fn in_ram(path: &Path) -> bool {
 
 fn is_zvol(path: &Path) -> bool {
     let name = path.strip_prefix("/dev").ok().and_then(Path::to_str);
-    name.is_some_and(zmeld_linux::swaps::is_zvol)
+    name.is_some_and(swaps::is_zvol)
 }
 
 fn is_ram_device(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let rest = name.map(|name| name.trim_end_matches(|c: char| c.is_ascii_digit()));
-    rest != name && matches!(rest, Some("zram" | "zmeld" | "ram"))
+    name.is_some_and(|it| swaps::is_numbered(it, &["zram", "zmeld", "ram"]))
 }
 
 /// Whether a path below `/dev` keeps meaning the same drive.

@@ -86,7 +86,8 @@ pub fn is_swapon_busybox(host: &Host) -> bool {
     found.is_some_and(|it| host.resolved(&it).ends_with("busybox"))
 }
 
-fn is_numbered(name: &str, drivers: &[&str]) -> bool {
+/// Whether a name is one of these and a number.
+pub fn is_numbered(name: &str, drivers: &[&str]) -> bool {
     let mut numbers = drivers.iter().filter_map(|it| name.strip_prefix(it));
     numbers.any(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -66,8 +66,11 @@ pub struct Mounted {
     pub at: String,
     /// The file system's type.
     pub file_system: String,
-    /// Mounted with `discard`, or read-only: nothing is deleted there.
+    /// Mounted with `discard`.
     pub discards: bool,
+    /// Nothing is deleted there.
+    #[serde(skip)]
+    pub is_read_only: bool,
 }
 
 /// Requests that failed, and slots freed.
@@ -322,7 +325,8 @@ impl Mounts {
         Some(Mounted {
             at: mount.point.to_string_lossy().into_owned(),
             file_system: mount.kind.clone(),
-            discards: options.any(|it| it == "discard" || it.starts_with("discard=") || it == "ro"),
+            is_read_only: options.clone().any(|it| it == "ro"),
+            discards: options.any(|it| it == "discard" || it.starts_with("discard=")),
         })
     }
 

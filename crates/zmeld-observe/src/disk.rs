@@ -19,6 +19,9 @@ pub struct Layer {
     pub kind: LayerKind,
     /// Whether the kernel takes it for a spinning disk.
     pub rotational: bool,
+    /// A virtual machine's, which calls itself spinning, whatever its host has.
+    #[serde(skip)]
+    is_virtual: bool,
     /// Whether it takes discards.
     pub discards: bool,
 }
@@ -99,12 +102,10 @@ impl BlockStack {
         }
     }
 
-    /// Whether it ends on a drive that spins. A virtual machine's disk calls itself
-    /// spinning, whatever its host has.
+    /// Whether it ends on a drive that spins.
     pub fn is_spinning(&self) -> bool {
-        let is_virtual = |name: &str| ["vd", "xvd"].iter().any(|bus| name.starts_with(bus));
         let drive = self.layers.last();
-        drive.is_some_and(|drive| drive.rotational && !is_virtual(&drive.name))
+        drive.is_some_and(|drive| drive.rotational && !drive.is_virtual)
     }
 
     pub(super) fn read(reader: &mut Reader, area: &SwapArea, mounts: &Mounts) -> BlockStack {
@@ -172,16 +173,16 @@ impl DeviceFolders {
             None if reader.exists(&format!("{}/md", self.folder)) => LayerKind::Raid,
             None => LayerKind::Drive,
         };
-        // A virtual machine's SCSI disk calls itself spinning, whatever its host has.
         let words = ["vendor", "model"].map(|it| format!("{}/device/{it}", self.drive));
         let words = words.map(|it| reader.line(&it).unwrap_or_default());
-        let is_virtual = |it: &String| HYPERVISORS.iter().any(|name| it.contains(name));
-        let is_virtual = words.iter().any(is_virtual);
+        let is_made = |it: &String| HYPERVISORS.iter().any(|name| it.contains(name));
+        let has_bus = ["vd", "xvd"].iter().any(|bus| name.starts_with(bus));
         let mut queue = |name: &str| reader.number(&format!("{}/queue/{name}", self.drive));
         Layer {
             name: name.to_owned(),
             kind,
-            rotational: queue("rotational") == Some(1) && !is_virtual,
+            rotational: queue("rotational") == Some(1),
+            is_virtual: has_bus || words.iter().any(is_made),
             discards: queue("discard_max_bytes").is_some_and(|bytes| bytes > 0),
         }
     }

@@ -350,9 +350,8 @@ impl<'a> Look<'a> {
         };
         let what = "it is asked for, and not set up";
         // What kept it from being set up may well be there still.
-        let mut tiers = self.wanted.tiers.iter();
-        let is_it = |tier: &&Tier| Group::of_tier(tier.name.as_str()) == group;
-        let remedy = match tiers.any(|tier| tier.optional && is_it(&tier)) {
+        let tier = self.wanted.tier(tier_of(group));
+        let remedy = match tier.is_some_and(|tier| tier.optional) {
             true => format!(
                 "{} tries again, and says why where it leaves it out",
                 self.up

@@ -33,18 +33,18 @@ def make(
 def write_configurations(report: analysis.Report, folder: Path) -> list[Path]:
     """A file for each kind, named after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    written: dict[Path, None] = {}
+    texts: dict[Path, bytes] = {}
     alike: Counter[str] = Counter()
     for kind in report.kinds:
         name = re.sub(r"[^A-Za-z0-9.-]+", "-", kind.name).strip("-.")[:80] or "kind"
         path = folder / f"{name}.toml"
-        while path in written:
+        while path in texts:
             alike[name] += 1
             path = folder / f"{name}--{alike[name] + 1}.toml"
-        toml = advice.configure(kind, report.page_size).toml.encode()
+        texts[path] = advice.configure(kind, report.page_size).toml.encode()
         with suppress(FileNotFoundError):
-            if path.read_bytes() != toml:
+            if path.read_bytes() != texts[path]:
                 raise FleetError(f"{path}: it is there already with other settings: remove it")
+    for path, toml in texts.items():
         write_whole(path, toml)
-        written[path] = None
-    return list(written)
+    return list(texts)

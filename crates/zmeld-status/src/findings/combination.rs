@@ -3,7 +3,7 @@
 use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
-use super::remedy::above;
+use super::remedy::priority_above;
 use super::{Finding, View};
 use zmeld_config::{FindingId, Remedy};
 use zmeld_observe::{image, Device, Swap};
@@ -152,12 +152,9 @@ fn may_stand_above(view: &View, disk: &Swap, device: &Device) -> bool {
 
 /// The priority that another finding of the same area asks for: each would undo the other's.
 pub(super) fn asked_for(view: &View, area: &Swap, device: &Device) -> Option<i32> {
-    let disk = highest_disk(view).filter(|disk| may_stand_above(view, disk, device))?;
-    match disk.area.priority - area.area.priority {
-        ..0 => None,
-        0 => above(disk, 100),
-        1.. => above(disk, 10),
-    }
+    let disk = highest_disk(view).filter(|disk| disk.area.priority >= area.area.priority)?;
+    let is_alone = may_stand_above(view, disk, device);
+    is_alone.then(|| priority_above(disk, area)).flatten()
 }
 
 /// What stands better in the device's place, the same whichever rule finds it.
@@ -227,7 +224,7 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
         match stands_above_disk(view, area, device) {
             // Above the disk by priority alone it would be the next finding.
             true => zswap_instead(view, area, device),
-            false => view.put_above(area, other, 100),
+            false => view.put_above(area, other),
         },
     ))
 }
@@ -236,7 +233,7 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
 pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
     let above = highest_disk(view).filter(|disk| disk.area.priority > area.area.priority)?;
     let remedy = match may_stand_above(view, above, device) {
-        true => view.put_above(area, above, 10),
+        true => view.put_above(area, above),
         false => zswap_instead(view, area, device),
     };
     Some(Finding::of_machine(

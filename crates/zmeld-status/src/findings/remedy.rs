@@ -9,8 +9,13 @@ use zmeld_report::units::bytes;
 /// Drop-ins of this folder are read last, and key by key.
 const DROP_INS: &str = "/etc/zmeld.toml.d";
 
-/// So much above a disk's priority; nothing is above the highest.
-pub(super) fn above(disk: &Swap, by: i32) -> Option<i32> {
+/// The priority by which an area is filled before a disk that is not filled after it; nothing is
+/// above the highest.
+pub(super) fn priority_above(disk: &Swap, area: &Swap) -> Option<i32> {
+    let by = match disk.area.priority == area.area.priority {
+        true => 100,
+        false => 10,
+    };
     let priority = disk.area.priority.max(0);
     let above = priority.saturating_add(by).min(PRIORITY_MAX);
     (above > priority).then_some(above)
@@ -108,9 +113,9 @@ impl View<'_> {
         }
     }
 
-    /// Has a compressed area filled before a disk, so much above its priority.
-    pub(super) fn put_above(&self, area: &Swap, disk: &Swap, by: i32) -> Remedy {
-        let Some(priority) = above(disk, by) else {
+    /// Has a compressed area filled before a disk.
+    pub(super) fn put_above(&self, area: &Swap, disk: &Swap) -> Remedy {
+        let Some(priority) = priority_above(disk, area) else {
             return format!(
                 "give {} a priority below {PRIORITY_MAX} where it is switched on (/etc/fstab: \
                  pri=), then switch both off and on again",

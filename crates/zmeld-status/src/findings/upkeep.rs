@@ -108,7 +108,7 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
     let mounted = device
         .mounted
         .as_ref()
-        .filter(|mounted| !mounted.discards)?;
+        .filter(|mounted| !mounted.discards && !mounted.is_read_only)?;
     let held = device.held?;
     let at = shell::word(&mounted.at);
     Some(Finding::of_machine(
