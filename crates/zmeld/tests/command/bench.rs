@@ -97,8 +97,9 @@ fn what_could_starve_the_machine_is_refused() {
 fn an_experiment_says_which_variant_is_ahead_and_leaves_nothing() {
     let Some(_turn) = turn() else { return };
     let folder = folder();
-    // And a variant without the limit, which shows what the limit costs.
-    let with_baseline = recipe(2000, 5) + "[[variant]]\nname = \"no limit\"\nunlimited = true\n";
+    // Long enough for some looks at what is in swap, each 100 ms. And a variant without the limit,
+    // which shows what the limit costs.
+    let with_baseline = recipe(400_000, 5) + "[[variant]]\nname = \"no limit\"\nunlimited = true\n";
     let path = write(folder.path(), "tiny.toml", with_baseline.as_bytes());
     let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
     let before = machine();
