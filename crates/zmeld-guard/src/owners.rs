@@ -172,13 +172,41 @@ pub(crate) struct Visited {
     pub is_far: bool,
 }
 
+/// A group of an owner that is passed over, and what it holds.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    pub id: u64,
+    pub directory: PathBuf,
+    /// In RAM and all in all,
+    pub held: (u64, u64),
+    /// as the kernel counts it, or else as its processes say: version 1 counts none below a user's
+    /// manager.
+    is_counted: bool,
+}
+
 impl Visited {
     /// Adds it, where it is passed over and the group above it is not, to no more than
     /// [`PASSED_MAX`]. What cannot be opened shields nobody.
-    pub fn keep_passed(&self, all: &mut Vec<(u64, PathBuf)>) {
-        let passed = self.passed.filter(|_| self.is_topmost && !self.is_far);
-        if let Some(id) = passed.filter(|_| all.len() < PASSED_MAX) {
-            all.push((id, self.directory.clone()));
+    pub fn keep_passed(&self, groups: &Groups, group: &OpenGroup, all: &mut Vec<Passed>) {
+        let Some(id) = self.passed else {
+            return;
+        };
+        if self.is_topmost && !self.is_far && all.len() < PASSED_MAX {
+            let held = groups.held(&self.directory);
+            all.push(Passed {
+                id,
+                directory: self.directory.clone(),
+                held: held.unwrap_or_default(),
+                is_counted: held.is_some(),
+            });
+        }
+        let uncounted = all.last_mut().filter(|it| it.id == id && !it.is_counted);
+        if let Some(it) = uncounted {
+            let procs = group.read("cgroup.procs").ok().flatten();
+            let procs = procs.unwrap_or_default();
+            let all = pids(&procs).filter_map(|pid| Status::read(&groups.host, pid));
+            let bytes: u64 = all.map(|it| it.holds_bytes).sum();
+            it.held = (it.held.0 + bytes, it.held.1 + bytes);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::ending::ENDING_MAX;
 use crate::event::Account;
 use crate::guard_loop::{end_below, hurry};
 use crate::memory::MemoryMonitor;
-use crate::owners::{uid_of, unmatched, Groups, History, Owner, Place, NOT_NAMED};
+use crate::owners::{uid_of, unmatched, Groups, History, Owner, Passed, Place, NOT_NAMED};
 use crate::processes::{list, Process};
 use crate::{is_due, Error, GuardRule};
 
@@ -160,13 +160,13 @@ impl Planner {
             }
             let (mut is_named, mut passed) = (false, Vec::new());
             let begin = Instant::now();
-            groups.walk(directory, |_, it| {
+            groups.walk(directory, |group, it| {
                 is_named |= it.is_named;
-                it.keep_passed(&mut passed);
+                it.keep_passed(groups, group, &mut passed);
                 begin.elapsed() < LOOKED_INTO_MAX
             });
             // What they take is followed from now on.
-            self.shields(groups, &passed, 0, 0, now);
+            self.shields(&passed, 0, 0, now);
             if is_named && is_named_below {
                 owner.right = Right::Ended;
             }
@@ -181,18 +181,15 @@ impl Planner {
     /// what went shields nobody, nor do all of an owner together.
     fn shields(
         &mut self,
-        groups: &Groups,
-        passed: &[(u64, PathBuf)],
+        passed: &[Passed],
         went_bytes: u64,
         can_bytes: u64,
         now: Instant,
     ) -> HashSet<u64> {
         let mut shields = HashMap::new();
-        for (id, directory) in passed {
-            if let Some(read) = groups.held(directory) {
-                let held = self.history.keep(*id, read, now, self.looked_into);
-                shields.insert(*id, held.took_bytes);
-            }
+        for it in passed {
+            let held = self.history.keep(it.id, it.held, now, self.looked_into);
+            shields.insert(it.id, held.took_bytes);
         }
         let all: u64 = shields.values().sum();
         let is_most = |took| took_most(took, went_bytes, can_bytes);
@@ -221,7 +218,7 @@ impl Planner {
             let is_told = |pid| going.iter().any(|(_, told, _)| *told == pid);
             let owner = &owners[at];
             plan.processes = list(groups, owner, is_told, |passed| {
-                self.shields(groups, passed, went_bytes, plan.can_bytes, now)
+                self.shields(passed, went_bytes, plan.can_bytes, now)
             });
             // Nobody else pays while his are on their way out.
             let mut own = going.iter().filter(|(id, ..)| *id == owner.id);
@@ -229,7 +226,7 @@ impl Planner {
             if plan.processes.is_empty() && !is_going {
                 // Nor for what he has under names of his own, where that is most of what he holds: a
                 // user's manager alone is not.
-                let shields = |passed: &[(u64, PathBuf)]| passed_by_root(owner, passed);
+                let shields = |passed: &[Passed]| passed_by_root(owner, passed);
                 plan.processes = list(groups, owner, is_told, shields);
                 let given: u64 = plan.processes.iter().map(|it| it.gives_bytes).sum();
                 if given < owner.held.all_bytes / 2 {
@@ -275,7 +272,7 @@ impl Planner {
 }
 
 /// Groups that are passed over and that no user could have made: he makes groups below his manager's.
-fn passed_by_root(owner: &Owner, passed: &[(u64, PathBuf)]) -> HashSet<u64> {
+fn passed_by_root(owner: &Owner, passed: &[Passed]) -> HashSet<u64> {
     let is_his = |directory: &Path| {
         let Place::Group(top) = &owner.place else {
             return false;
@@ -285,8 +282,8 @@ fn passed_by_root(owner: &Owner, passed: &[(u64, PathBuf)]) -> HashSet<u64> {
         let is_manager = |it: &str| it.starts_with("user@") && it.ends_with(".service");
         uid_of(top).is_some() && first.is_some_and(is_manager)
     };
-    let passed = passed.iter().filter(|(_, directory)| !is_his(directory));
-    passed.map(|(id, _)| *id).collect()
+    let passed = passed.iter().filter(|it| !is_his(&it.directory));
+    passed.map(|it| it.id).collect()
 }
 
 /// What programs have in RAM, with files in memory.
@@ -311,7 +308,7 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         if let Right::Kept(why) = owner.right {
             return format!("{} holds {held}; it is not ended: {why}", owner.shown);
         }
-        let all = |passed: &[(u64, PathBuf)]| passed.iter().map(|(id, _)| *id).collect();
+        let all = |passed: &[Passed]| passed.iter().map(|it| it.id).collect();
         let processes = list(&groups, owner, |_| false, all);
         let first = processes.first().map(|it| {
             let (name, pid, score) = (&it.name, it.pid, it.score);

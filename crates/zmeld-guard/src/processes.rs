@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
-use crate::owners::{id, is_never, pids, uid_of, Groups, Owner, Place, Status, Visited};
+use crate::owners::{id, is_never, pids, uid_of, Groups, Owner, Passed, Place, Status, Visited};
 
 /// Programs by which one gets in: those of root in a user's groups.
 const LOGINS: [&str; 12] = [
@@ -82,14 +82,14 @@ pub(crate) fn list(
     groups: &Groups,
     owner: &Owner,
     without: impl Fn(u32) -> bool,
-    shields: impl FnOnce(&[(u64, PathBuf)]) -> HashSet<u64>,
+    shields: impl FnOnce(&[Passed]) -> HashSet<u64>,
 ) -> Vec<Process> {
     let host = &groups.host;
     let (mut walked, mut found, mut passed) = (Vec::new(), Vec::new(), Vec::new());
     let mut paths_bytes = 0;
     match &owner.place {
         Place::Group(directory) => groups.walk(directory, |group, mut it| {
-            it.keep_passed(&mut passed);
+            it.keep_passed(groups, group, &mut passed);
             let procs = || group.read("cgroup.procs").ok().flatten();
             let text = it.is_named.then(procs).flatten().unwrap_or_default();
             if !text.is_empty() {

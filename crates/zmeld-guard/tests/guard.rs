@@ -4,6 +4,7 @@
 //! in `cases.txt`, trees as they are in the wild in `trees.txt`; their steps are:
 //!
 //! ```text
+//! version-1                    its groups are of version 1: none below a user's manager counts
 //! rule TEXT                    a guard of that rule begins; `dry`: one that only tells
 //! threads TEXT                 one with threads of its own; `unread`: nobody reads what it says
 //! in GROUP PROCESS...          a group with those processes, as NAME:MIB:ADJ:UID, of which all
@@ -65,6 +66,7 @@ struct Machine {
     processes: BTreeMap<String, Process>,
     ended: BTreeMap<String, i32>,
     groups: BTreeSet<String>,
+    is_v1: bool,
     files: BTreeMap<String, u64>,
     available: Option<u64>,
     line: String,
@@ -87,6 +89,14 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The group of version 1 that counts the memory of what is in a group of systemd's.
+fn counted(group: &str) -> &str {
+    let manager = group
+        .find("@")
+        .and_then(|at| Some(at + group[at..].find(".service/")?));
+    manager.map_or(group, |at| &group[..at + ".service".len()])
 }
 
 fn start_process(name: &str) -> Child {
@@ -140,6 +150,7 @@ impl Machine {
             processes: BTreeMap::new(),
             ended: BTreeMap::new(),
             groups: BTreeSet::new(),
+            is_v1: false,
             files: BTreeMap::new(),
             available: None,
             line: String::new(),
@@ -148,6 +159,22 @@ impl Machine {
         };
         machine.group("system.slice/zmeld-guard.service");
         machine
+    }
+
+    fn have_version_1(&mut self) {
+        self.is_v1 = true;
+        let mount = |name| format!("30 1 0:26 / /{GROUPS}/{name} rw - cgroup cgroup rw,");
+        let (memory, systemd) = (mount("memory"), mount("systemd"));
+        let text = format!("{memory}memory\n{systemd}name=systemd\n");
+        self.put("proc/self/mountinfo", &text);
+        self.put(
+            "proc/self/cgroup",
+            "4:memory:/system.slice/zmeld-guard.service\n",
+        );
+        fs::remove_file(self.dir.path().join(GROUPS).join("cgroup.controllers")).unwrap();
+        self.put(&format!("{GROUPS}/systemd/user.slice/cgroup.procs"), "");
+        self.put(&format!("{GROUPS}/memory/memory.limit_in_bytes"), "-1\n");
+        self.write();
     }
 
     fn rule(&mut self, rule: &str, dry_run: bool) {
@@ -170,7 +197,7 @@ impl Machine {
             .ancestors()
             .filter(|it| !it.as_os_str().is_empty());
         for group in all.map(|it| it.to_str().unwrap().to_owned()) {
-            if self.groups.insert(group.clone()) && !group.starts_with('/') {
+            if self.groups.insert(group.clone()) && !group.starts_with('/') && !self.is_v1 {
                 fs::create_dir_all(self.dir.path().join(GROUPS).join(group)).unwrap();
             }
         }
@@ -248,6 +275,14 @@ impl Machine {
                 true => "0::/another\n".to_owned(),
                 false => format!("0::/{}\n", it.group.trim_start_matches('/')),
             };
+            let group = match self.is_v1 {
+                true => format!(
+                    "4:memory:/{}\n1:name=systemd{}",
+                    counted(&it.group),
+                    &group[1..]
+                ),
+                false => group,
+            };
             self.put(&format!("{process}/cgroup"), &group);
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
@@ -266,20 +301,25 @@ impl Machine {
         for group in &self.groups {
             let of = |all: &BTreeMap<&Path, u64>| all.get(Path::new(group)).unwrap_or(&0) * MIB;
             let below = if group == "/" { "" } else { group };
+            let (anon, shmem) = (of(&anon), of(&shmem));
+            let listed = lists.get(group.as_str()).map_or("", |it| it);
+            if self.is_v1 {
+                self.put(&format!("{GROUPS}/systemd/{below}/cgroup.procs"), listed);
+                if counted(group) == group {
+                    let stat = format!("rss 0\nshmem 0\ntotal_rss {anon}\ntotal_shmem {shmem}\n");
+                    self.put(&format!("{GROUPS}/memory/{below}/memory.stat"), &stat);
+                    let own = if group == "/" { listed } else { "" };
+                    self.put(&format!("{GROUPS}/memory/{below}/cgroup.procs"), own);
+                }
+                continue;
+            }
             let file = |name: &str, text: &str| self.put(&format!("{GROUPS}/{below}/{name}"), text);
-            let stat = format!(
-                "anon {}\nfile 7\nkernel 0\nshmem {}\n",
-                of(&anon),
-                of(&shmem)
-            );
+            let stat = format!("anon {anon}\nfile 7\nkernel 0\nshmem {shmem}\n");
             if group != "/" {
                 file("memory.stat", &stat);
                 file("memory.swap.current", "0\n");
             }
-            file(
-                "cgroup.procs",
-                lists.get(group.as_str()).map_or("", |it| it),
-            );
+            file("cgroup.procs", listed);
         }
         let programs = self.processes.values().filter(|it| has_own(it));
         let programs: u64 = programs.map(|it| it.mib).sum();
@@ -380,6 +420,7 @@ impl script::Case for Machine {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| -> u64 { words[at].parse().unwrap() };
         match what {
+            "version-1" => self.have_version_1(),
             "rule" => self.rule(&script.text(rest), false),
             "dry" => self.rule(&script.text(rest), true),
             "threads" => {
@@ -502,6 +543,11 @@ fn each_case_comes_out_as_it_says() {
 #[test]
 fn on_each_tree_they_are_ended_whom_a_person_would_end() {
     script::run("trees.txt", Machine::new);
+    script::run("trees.txt", || {
+        let mut machine = Machine::new();
+        machine.have_version_1();
+        machine
+    });
 }
 
 /// While memory is short a look takes none, nor does waiting for one that was told to end.
