@@ -31,7 +31,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Only this one; may be repeated
-    #[arg(long = "variant", alias = "arm", default_values_t = variants(), hide_default_value = true, value_parser = PossibleValuesParser::new(variants()))]
+    #[arg(long = "variant", default_values_t = variants(), hide_default_value = true, value_parser = PossibleValuesParser::new(variants()))]
     variants: Vec<String>,
     /// Only this kind of program; may be repeated
     #[arg(long = "kind", default_values_t = kinds(), hide_default_value = true, value_parser = PossibleValuesParser::new(kinds()))]

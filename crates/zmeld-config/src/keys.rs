@@ -53,46 +53,6 @@ pub enum Section {
     Metrics,
 }
 
-/// Keys that the last version had, by their section, and what to do instead: they are
-/// ignored with a notice, so that no machine boots without swap for one.
-pub(super) const REMOVED: &[(Section, &str, &str)] = &[
-    (
-        Section::Watch,
-        "survey",
-        "enable zmeld-survey.timer, or run zmeld scan --survey PLACE --every 1d",
-    ),
-    (
-        Section::Metrics,
-        "listen",
-        "write textfile, which node_exporter reads",
-    ),
-];
-
-/// Values that an earlier version had, by their key, and what to do instead.
-pub(super) const REMOVED_VALUES: &[(&str, &[&str], &str)] = &[
-    (
-        "accept",
-        &[
-            "survey-failed",
-            "public-metrics",
-            "zswap-full",
-            "low-ratio",
-            "ends-services",
-            "same-filled",
-            "pass-not-worth",
-            "unreadable-notes",
-            "zero-limit",
-            "weaker-recompression",
-        ],
-        "remove it",
-    ),
-    (
-        "watch.reclaim.mechanism",
-        &["process_madvise"],
-        "remove it: memory goes by lru_gen or memory.reclaim",
-    ),
-];
-
 /// All keys, in the order in which they are documented.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let key = |section, name, default: &str| Key {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{self, Section, REMOVED, REMOVED_VALUES};
+use super::keys::{self, Section};
 use zmeld_advice::TierKind;
 
 use super::named::Named;
@@ -51,19 +51,9 @@ pub(super) struct Reader {
 
 impl Reader {
     pub fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
-        self.add(Severity::Critical, place, key, what.into());
-    }
-
-    /// What the last version knew and this one does not.
-    fn ignored(&mut self, place: &FilePosition, key: &str, way_out: &str) {
-        let what = format!("is ignored, since this version has it no more; {way_out}");
-        self.add(Severity::Notice, place, key, what);
-    }
-
-    fn add(&mut self, severity: Severity, place: &FilePosition, key: &str, what: String) {
         self.problems.push(Finding {
             place: Some(place.clone()),
-            ..Finding::new(severity, key, what)
+            ..Finding::new(Severity::Critical, key, what.into())
         });
     }
 
@@ -85,14 +75,6 @@ impl Reader {
             self.mistyped(node, key, way_out);
             return None;
         };
-        let (whole, _) = key.split_once('[').unwrap_or((key, ""));
-        let mut removed = REMOVED_VALUES.iter();
-        if let Some((.., way_out)) =
-            removed.find(|it| it.0 == whole && it.1.contains(&text.as_str()))
-        {
-            self.ignored(&node.place, key, way_out);
-            return None;
-        }
         let parsed = parse(text);
         parsed.map_err(|why| self.wrong(&node.place, key, why)).ok()
     }
@@ -161,25 +143,6 @@ impl<'t> Open<'t> {
                 continue;
             }
             let (place, key) = (&entry.key_place, dotted(path, name));
-            let mut new = known.iter().filter(|new| old_name(new) == *name);
-            if let Some(new) = new.next() {
-                if let Some(other) = table.entries.get(*new) {
-                    let what = format!("is {new} of {}, too; keep one of them", other.key_place);
-                    reader.wrong(place, &key, what);
-                    continue;
-                }
-                let what = format!("is the old name of {new}; it is still taken");
-                reader.add(Severity::Notice, place, &key, what);
-                let at = entry.node.place.clone();
-                reader.places.insert(dotted(path, new), at);
-                continue;
-            }
-            let mut removed = REMOVED.iter();
-            let is_it = |it: &&(Section, &str, &str)| sections.contains(&it.0) && it.1 == name;
-            if let Some((_, _, way_out)) = removed.find(is_it) {
-                reader.ignored(place, &key, way_out);
-                continue;
-            }
             // zswap calls a codec as the kernel does.
             let like = match name.as_str() {
                 "compressor" => "codec",
@@ -223,8 +186,7 @@ impl<'t> Open<'t> {
 
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
-        let entries = &self.table.entries;
-        let entry = entries.get(name).or_else(|| entries.get(&old_name(name)))?;
+        let entry = self.table.entries.get(name)?;
         self.takes(name).then_some(&entry.node)
     }
 
@@ -263,14 +225,6 @@ impl<'t> Open<'t> {
             tiers.extend(tier(reader, table, &key, &entry.key_place, name));
         }
         tiers
-    }
-}
-
-/// What the last version called a key, which is still taken, with a notice.
-fn old_name(name: &str) -> String {
-    match name {
-        "refault_max" => "comeback_max".to_owned(),
-        name => name.replace('_', "-"),
     }
 }
 

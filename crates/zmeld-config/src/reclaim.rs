@@ -29,8 +29,7 @@ section! {
         pressure_max: Percent = Percent::of_hundredths(10), always();
         /// Nor from one to which more than this share of its memory came back within a
         /// minute (`workingset_refault_*` of `memory.stat`): what g-swap holds its machines
-        /// to. JSON has the name that it had first.
-        #[serde(rename = "comeback_max", alias = "refault_max")]
+        /// to.
         refault_max: Percent = Percent::of_hundredths(20), always();
     }
 }

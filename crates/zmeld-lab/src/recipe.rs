@@ -58,7 +58,7 @@ pub struct Recipe {
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
     /// What is compared.
-    #[serde(rename = "variant", alias = "arm")]
+    #[serde(rename = "variant")]
     pub variants: Vec<Variant>,
     /// The published figures.
     #[serde(default, rename = "published", skip_serializing_if = "Vec::is_empty")]
@@ -174,8 +174,8 @@ built_in!(
 );
 
 impl Recipe {
-    /// A built-in recipe by its name, or a file by its path. A key's old name is told to `notice`.
-    pub fn load(name: &str, notice: impl FnOnce(String)) -> Result<Recipe, Error> {
+    /// A built-in recipe by its name, or a file by its path.
+    pub fn load(name: &str) -> Result<Recipe, Error> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Recipe::from_text(name, text);
         }
@@ -194,14 +194,6 @@ impl Recipe {
             .map_err(|err| Error::io("read", name, err))?;
         if text.len() as u64 > BYTES_MAX {
             return Err(wrong("it is longer than any recipe".to_owned()));
-        }
-        let keys: toml::Table = toml::from_str(&text).unwrap_or_default();
-        if keys.contains_key("arm") {
-            let old = "arm is the old name of variant";
-            if keys.contains_key("variant") {
-                return Err(wrong(format!("{old}; keep one of them")));
-            }
-            notice(format!("notice: {name}: {old}; it is still taken"));
         }
         Recipe::from_text(name, &text)
     }

@@ -71,8 +71,7 @@ pub struct Record {
     /// Which thing it is about: what it works on, or what it made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The run that began it; 0 where a version before wrote it.
-    #[serde(default)]
+    /// The run that began it.
     pub run: u64,
 }
 

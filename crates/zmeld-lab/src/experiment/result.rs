@@ -89,7 +89,6 @@ impl CaseFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SkippedVariant {
     /// Which.
-    #[serde(alias = "arm")]
     pub variant: String,
     /// What is missing.
     pub why: String,
@@ -167,7 +166,6 @@ pub struct Run {
     /// The case.
     pub case: String,
     /// The variant.
-    #[serde(alias = "arm")]
     pub variant: String,
     /// The block it belongs to, from 0; the first ones are warm-ups.
     pub block: usize,

@@ -115,7 +115,6 @@ pub struct SizeSearch {
     /// Runs without a limit that count.
     pub unlimited: Vec<SizeRun>,
     /// Each variant.
-    #[serde(alias = "set_ups")]
     pub variants: Vec<VariantSearch>,
 }
 
@@ -469,7 +468,7 @@ mod tests {
     }
 
     fn search() -> SizeSearch {
-        let recipe = Recipe::load("codecs", |_| ()).unwrap();
+        let recipe = Recipe::load("codecs").unwrap();
         let mut search = SizeSearch::new(recipe, false, question(), 1).unwrap();
         search.peak_bytes = 100 << 20;
         search.unlimited = vec![run(1.0); 8];

@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn its_rules_are_about_the_runs_group() {
-        let written = toml::from_str("[reclaim]\ncomeback_max = \"0.5%\"\n").unwrap();
+        let written = toml::from_str("[reclaim]\nrefault_max = \"0.5%\"\n").unwrap();
         let text = config(&written, "/run").to_string();
         let config = zmeld_config::Config::from_table(&toml::from_str(&text).unwrap());
         let rule = config.unwrap().watch.reclaim.unwrap();

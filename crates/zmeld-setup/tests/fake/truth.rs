@@ -9,12 +9,6 @@ use zmeld_setup::journal::State;
 const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
     [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
     [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
-const EVERY_STEP: &str =
-    "accept = [\"lru-inversion\", \"read-ahead\", \"unstable-name\", \"zram-with-zswap\"]\n\
-    [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\nmemory_limit = \"32MiB\"\ncodec = \"lz4\"\n\
-    [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nencryption = \"random\"\n\
-    [tier.f]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n\
-    [tunables]\nswappiness = 150\n";
 
 /// Goes up, has the journal edited, and goes down: what was there before is as it was.
 fn is_undone(machine: &Machine, text: &str, edit: impl FnOnce(Value) -> Value) {
@@ -29,26 +23,6 @@ fn is_undone(machine: &Machine, text: &str, edit: impl FnOnce(Value) -> Value) {
     let mut after = machine.snapshot();
     after.retain(|path, _| before.contains_key(path));
     assert_eq!(after, before);
-}
-
-/// Every kind of step that 0.1.0 wrote down, as it did. Only which files and devices they
-/// are is this machine's.
-#[test]
-fn the_journal_of_0_1_0_is_undone() {
-    let machine = Machine::on_disk();
-    fs::create_dir_all(machine.path("/srv")).unwrap();
-    is_undone(&machine, EVERY_STEP, |today| {
-        let mut then: Value = serde_json::from_str(include_str!("journal-0.1.0.json")).unwrap();
-        then["boot"] = today["boot"].clone();
-        let (records, today) = (then["records"].as_array_mut().unwrap(), &today["records"]);
-        assert_eq!(records.len(), today.as_array().unwrap().len());
-        for (record, now) in records.iter_mut().zip(today.as_array().unwrap()) {
-            let (record, now) = (record.as_object_mut().unwrap(), now.get("identity"));
-            record.remove("identity");
-            record.extend(now.map(|it| ("identity".to_owned(), it.clone())));
-        }
-        then
-    });
 }
 
 /// Another version may have other keys: what was done is undone all the same.

@@ -82,9 +82,6 @@ struct RunArgs {
     /// Only this variant; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
     variant: Vec<String>,
-    /// The old name of --variant
-    #[arg(long, hide = true, conflicts_with = "variant")]
-    arm: Vec<String>,
     /// Only this case; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
     case: Vec<String>,
@@ -281,7 +278,7 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
 
 /// The recipe as the arguments want it.
 fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
-    let mut recipe = Recipe::load(&args.recipe, output::say)?;
+    let mut recipe = Recipe::load(&args.recipe)?;
     if !args.command.is_empty() {
         let variants_of = recipe.name.clone();
         only_last_case(&mut recipe, &args.command)?;
@@ -290,11 +287,12 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
             recipe.name
         );
     }
-    if !args.arm.is_empty() {
-        output::say("notice: --arm is the old name of --variant; it is still taken");
-    }
-    let wanted = [&args.variant[..], &args.arm].concat();
-    pick(&mut recipe.variants, &wanted, |it| &it.name, "variant")?;
+    pick(
+        &mut recipe.variants,
+        &args.variant,
+        |it| &it.name,
+        "variant",
+    )?;
     pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
     for case in &mut recipe.cases {
         if let Some(limit) = &args.limit {

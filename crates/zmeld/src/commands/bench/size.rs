@@ -7,7 +7,6 @@ use zmeld_lab::Recipe;
 
 use super::{only_last_case, pick, seed, KeepArgs};
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +35,6 @@ pub struct SizeArgs {
     /// Only these variants: names, or how they begin, such as disk,zram
     #[arg(
         long,
-        alias = "set-ups",
         value_name = "LIST",
         value_delimiter = ',',
         help_heading = "What is run"
@@ -104,7 +102,7 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
         );
     }
     let name = args.recipe.as_deref().unwrap_or("size");
-    let mut recipe = Recipe::load(name, output::say)?;
+    let mut recipe = Recipe::load(name)?;
     only_last_case(&mut recipe, &args.command)?;
     if !args.command.is_empty() {
         recipe.run_max_s = 86_400.0;
@@ -143,7 +141,7 @@ mod tests {
     #[test]
     fn variants_go_by_their_names_or_how_they_begin() {
         let picked = |wanted: &[&str]| {
-            let mut recipe = Recipe::load("size", |_| ()).unwrap();
+            let mut recipe = Recipe::load("size").unwrap();
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
             pick(&mut recipe.variants, &wanted, |it| &it.name, "variant").map(|()| {
                 let names = recipe.variants.iter().map(|it| it.name.clone());
