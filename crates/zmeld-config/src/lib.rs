@@ -64,7 +64,7 @@ pub use settings::{
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
     CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Source, Swap,
-    Tier, TierName, TierType, Writeback, Zpool, Zswap,
+    Tier, TierName, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
 pub use zmeld_linux::groups::GroupPattern;
@@ -279,25 +279,26 @@ impl Config {
         self.tiers.iter().find(|tier| tier.name.as_str() == name)
     }
 
-    /// The tiers of one kind, with their settings.
-    pub fn each<T: TierType>(&self) -> impl Iterator<Item = (&Tier, &T)> {
-        let tiers = self.tiers.iter();
-        tiers.filter_map(|tier| Some((tier, tier.kind.get()?)))
-    }
-
     /// The tiers in RAM.
     pub fn in_ram(&self) -> impl Iterator<Item = (&Tier, &RamDevice)> {
-        self.each()
+        let tiers = self.tiers.iter();
+        tiers.filter_map(|tier| Some((tier, tier.kind.ram()?)))
     }
 
     /// The tiers on drives and in files.
     pub fn disks(&self) -> impl Iterator<Item = (&Tier, &DiskSwap)> {
-        self.each()
+        self.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Disk(disk) => Some((tier, disk)),
+            _ => None,
+        })
     }
 
     /// The zswap tier: there is at most one.
     pub fn zswap(&self) -> Option<&Zswap> {
-        self.each().next().map(|(_, zswap)| zswap)
+        self.tiers.iter().find_map(|tier| match &tier.kind {
+            Kind::Zswap(zswap) => Some(zswap),
+            _ => None,
+        })
     }
 
     /// Every swap area with the priority it gets, in the order of the tiers.

@@ -1,6 +1,6 @@
 //! What `zmeld up` set up, by the names that the kernel uses.
 
-use zmeld_config::{Config, Zswap};
+use zmeld_config::{Config, Kind};
 
 /// What was set up since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,8 @@ impl Applied {
 
     /// The tier that is zswap.
     pub fn zswap(&self) -> Option<&AppliedTier> {
-        let of = |tier: &&AppliedTier| self.config.tier(&tier.name)?.kind.get::<Zswap>();
-        self.tiers.iter().find(|tier| of(tier).is_some())
+        let of = |tier: &&AppliedTier| Some(&self.config.tier(&tier.name)?.kind);
+        let is_zswap = |tier: &&AppliedTier| matches!(of(tier), Some(Kind::Zswap(_)));
+        self.tiers.iter().find(is_zswap)
     }
 }

@@ -28,7 +28,7 @@ impl Observation {
         let mut sum = Sum::new(memory.available_bytes, memory.anonymous_bytes);
         let mut unknown = Vec::new();
         for tier in tiers {
-            if !tier.kind.tier_type().add_room(tier, &mut sum) {
+            if !tier.add_room(&mut sum) {
                 unknown.push(tier.name.clone());
             }
         }

@@ -61,7 +61,7 @@ pub fn recommend(
     );
     let kind = advised.kind;
     check_choice(choice, kind, measured)?;
-    let name = tier::of(kind).name();
+    let name = tier::name(kind);
     let why = match choice.kind {
         None if choice.place.is_some() => "a place is given",
         _ if kind.is_on_disk() => "as asked for",
@@ -75,7 +75,7 @@ pub fn recommend(
         advised: &advised,
         comments: Comments::from([(format!("tier.{name}"), why.to_owned())]),
     };
-    let tier = tier::of(kind).recommended(&mut inputs)?;
+    let tier = tier::recommended(kind, &mut inputs)?;
     let mut comments = inputs.comments;
     let recommendation = (!kind.is_on_disk()).then_some(advised);
     let name: TierName = name.parse()?;
@@ -93,7 +93,7 @@ pub fn recommend(
         config.tiers.push(Tier {
             name: "disk".parse()?,
             optional: false,
-            kind: Kind::from(DiskSwap {
+            kind: Kind::Disk(DiskSwap {
                 source: Source::Device(path.parse()?),
                 hibernation: true,
                 ..DiskSwap::default()
@@ -133,7 +133,6 @@ fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_config::RamDevice;
 
     fn machine() -> Machine {
         Machine {
@@ -158,7 +157,7 @@ mod tests {
         };
         let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
         let config = found.config;
-        let device = only_tier(&config).get::<RamDevice>().unwrap();
+        let device = only_tier(&config).ram().unwrap();
         assert_eq!(device.codec, [Codec::new("zstd")]);
         assert_eq!(device.size, Size::percent(100));
         assert_eq!(device.memory_limit, Some(Size::percent(50)));

@@ -157,7 +157,7 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
         }
         let name = group.name.strip_prefix("tier.").filter(|_| new);
         if let Some(tier) = name.and_then(|name| plan.config.tier(name)) {
-            crate::plan::tier::of(&tier.kind).add_capacity(ram, &mut coming);
+            crate::plan::tier::add_capacity(&tier.kind, ram, &mut coming);
         }
     }
     Ok((others, coming))

@@ -31,7 +31,7 @@ use action::{Action, ActionResult, UNIT};
 use history::{History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;
-use zmeld_config::{Bytes, Config, RamDevice, Span};
+use zmeld_config::{Bytes, Config, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::{Host, HostError};
@@ -375,12 +375,7 @@ impl Watcher {
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
         let tier = self.config.tier(&applied.tier_of(&device.name)?.name)?;
-        let limit = tier
-            .kind
-            .get::<RamDevice>()?
-            .writeback
-            .as_ref()?
-            .daily_limit;
+        let limit = tier.kind.ram()?.writeback.as_ref()?.daily_limit;
         // A drive is not worn out where nobody said how much it may be written.
         let of_rule = self.config.watch.writeback.as_ref().map(|_| DAILY_LIMIT);
         let limit = limit.or(of_rule)?;

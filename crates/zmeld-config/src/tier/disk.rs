@@ -21,13 +21,6 @@ section! {
     }
 }
 
-impl DiskSwap {
-    /// Whether nothing on it can be read after a reboot.
-    pub fn encryption_is_random(&self) -> bool {
-        matches!(self.encryption, Encryption::Random { .. })
-    }
-}
-
 /// What a disk tier swaps to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -91,40 +84,29 @@ const FILE: Row<Option<PathBuf>> = Row::new(Section::Disk, "file").without(EITHE
 const FILE_SIZE: Row<Option<Size>> =
     Row::new(Section::Disk, "size").without("the file has to be there");
 
-impl TierType for DiskSwap {
-    fn kind(&self) -> TierKind {
-        TierKind::Disk
+impl DiskSwap {
+    /// Whether nothing on it can be read after a reboot.
+    pub fn encryption_is_random(&self) -> bool {
+        matches!(self.encryption, Encryption::Random { .. })
     }
 
-    fn sections(&self) -> &'static [Section] {
-        &[Section::Tier, Section::Swapped, Section::Disk]
-    }
-
-    fn swap(&self) -> Option<&Swap> {
-        Some(&self.swap)
-    }
-
-    fn swap_mut(&mut self) -> Option<&mut Swap> {
-        Some(&mut self.swap)
-    }
-
-    fn place(&self) -> Option<Place<'_>> {
+    pub(super) fn place(&self) -> Place<'_> {
         let (device, path) = match &self.source {
             Source::Device(device) => (Some(device), device.path()),
             Source::File { path, .. } => (None, path.clone()),
         };
-        Some(Place {
+        Place {
             table: "",
             device,
             path,
             encryption: &self.encryption,
             timeout: self.timeout,
             is_dispensable: false,
-        })
+        }
     }
 
     /// The file may have to be made: its folder is what has to be there.
-    fn files(&self) -> Vec<&Path> {
+    pub(super) fn files(&self) -> Vec<&Path> {
         let mut files = Vec::new();
         if let Source::File { path, .. } = &self.source {
             files.extend(path.parent());
@@ -135,7 +117,7 @@ impl TierType for DiskSwap {
         files
     }
 
-    fn check(&self, key: &str, tier: &Tier, _: &Config, check: &mut Check<'_>) {
+    pub(super) fn check(&self, key: &str, tier: &Tier, check: &mut Check<'_>) {
         match &self.source {
             Source::Device(device) => {
                 let key = format!("{key}.device");

@@ -1,11 +1,8 @@
 //! The tiers: where swapped pages live.
 //!
-//! A kind of tier is a module: its settings, which are a table of keys, and what it answers
-//! as a [`TierType`]. Its line in `kinds!` makes it known, and its name in `TierKind`.
+//! A kind of tier is a module with its settings, which are a table of keys; [`Kind`] asks them.
 
-use std::any::Any;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -37,57 +34,6 @@ pub struct Tier {
     pub optional: bool,
     /// What it is.
     pub kind: Kind,
-}
-
-/// What is asked of a tier's settings, whatever its kind.
-pub trait TierType: Any {
-    /// Settings with each key at its default.
-    fn bare(_: TierKind) -> Self
-    where
-        Self: Default + Sized,
-    {
-        Self::default()
-    }
-
-    /// What the file calls it.
-    fn kind(&self) -> TierKind;
-
-    /// Where its keys stand.
-    fn sections(&self) -> &'static [Section];
-
-    /// How it is swapped to; none where it stands in front of swap areas.
-    fn swap(&self) -> Option<&Swap> {
-        None
-    }
-
-    /// The same, to be changed.
-    fn swap_mut(&mut self) -> Option<&mut Swap> {
-        None
-    }
-
-    /// What its pages are compressed with; none where that is the kernel's choice, or they
-    /// are not.
-    fn codec(&self) -> Option<Codec> {
-        None
-    }
-
-    /// Where pages of it leave RAM.
-    fn place(&self) -> Option<Place<'_>> {
-        None
-    }
-
-    /// Whether it is swap on a drive or in a file: its pages are not in RAM.
-    fn is_on_disk(&self) -> bool {
-        self.kind().is_on_disk()
-    }
-
-    /// Files and folders that have to be there before it is set up.
-    fn files(&self) -> Vec<&Path> {
-        Vec::new()
-    }
-
-    /// Finds what is wrong with it, and with others beside it. `key` is the tier's.
-    fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>);
 }
 
 /// Where pages leave RAM.
@@ -148,83 +94,150 @@ impl fmt::Display for TierName {
 
 text_form!(TierName);
 
-/// The kinds: the enum, and who answers for each of them.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident($settings:ty), $($called:ident)|*;)*) => {
-        /// What a tier is.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-        #[serde(rename_all = "lowercase")]
-        pub enum Kind {
-            $($(#[$doc])* $kind($settings),)*
-        }
-
-        $(impl From<$settings> for Kind {
-            fn from(settings: $settings) -> Kind {
-                Kind::$kind(settings)
-            }
-        })*
-
-        impl Deref for Kind {
-            type Target = dyn TierType;
-
-            fn deref(&self) -> &dyn TierType {
-                match self {
-                    $(Kind::$kind(settings) => settings,)*
-                }
-            }
-        }
-
-        impl DerefMut for Kind {
-            fn deref_mut(&mut self) -> &mut dyn TierType {
-                match self {
-                    $(Kind::$kind(settings) => settings,)*
-                }
-            }
-        }
-
-        impl Kind {
-            /// One of which nothing else is said.
-            pub(super) fn bare(kind: TierKind) -> Kind {
-                match kind {
-                    $($(TierKind::$called)|* => <$settings>::bare(kind).into(),)*
-                }
-            }
-
-            pub(super) fn take(&mut self, reader: &mut Reader, open: &Open<'_>) {
-                match self {
-                    $(Kind::$kind(settings) => settings.take(reader, open),)*
-                }
-            }
-
-            pub(super) fn lines(&self) -> Vec<Line> {
-                match self {
-                    $(Kind::$kind(settings) => settings.lines(),)*
-                }
-            }
-        }
-    };
-}
-
-kinds! {
+/// What a tier is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
     /// A compressed block device in RAM.
-    Ram(RamDevice), Zram | Zmeld;
+    Ram(RamDevice),
     /// The kernel's compressed cache in front of disk swap.
-    Zswap(Zswap), Zswap;
+    Zswap(Zswap),
     /// A partition, a file or a logical volume.
-    Disk(DiskSwap), Disk;
+    Disk(DiskSwap),
 }
 
 impl Kind {
-    /// The settings, where they are of that type.
-    pub fn get<T: TierType>(&self) -> Option<&T> {
-        let settings: &dyn Any = &**self;
-        settings.downcast_ref()
+    /// One of which nothing else is said.
+    pub(super) fn bare(kind: TierKind) -> Kind {
+        match kind {
+            TierKind::Zram => Kind::Ram(RamDevice::default()),
+            TierKind::Zmeld => Kind::Ram(RamDevice {
+                driver: RamDriver::Zmeld,
+                meld: MeldMode::Manual,
+                ..RamDevice::default()
+            }),
+            TierKind::Zswap => Kind::Zswap(Zswap::default()),
+            TierKind::Disk => Kind::Disk(DiskSwap::default()),
+        }
+    }
+
+    pub(super) fn take(&mut self, reader: &mut Reader, open: &Open<'_>) {
+        match self {
+            Kind::Ram(device) => device.take(reader, open),
+            Kind::Zswap(zswap) => zswap.take(reader, open),
+            Kind::Disk(disk) => disk.take(reader, open),
+        }
+    }
+
+    pub(super) fn lines(&self) -> Vec<Line> {
+        match self {
+            Kind::Ram(device) => device.lines(),
+            Kind::Zswap(zswap) => zswap.lines(),
+            Kind::Disk(disk) => disk.lines(),
+        }
+    }
+
+    /// Where its keys stand.
+    pub(super) fn sections(&self) -> &'static [Section] {
+        match self.kind() {
+            TierKind::Zram => &[Section::Tier, Section::Swapped, Section::Ram],
+            TierKind::Zmeld => &[
+                Section::Tier,
+                Section::Swapped,
+                Section::Ram,
+                Section::Zmeld,
+            ],
+            TierKind::Zswap => &[Section::Tier, Section::Zswap],
+            TierKind::Disk => &[Section::Tier, Section::Swapped, Section::Disk],
+        }
+    }
+
+    /// Finds what is wrong with it, and with others beside it. `key` is the tier's.
+    pub(super) fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
+        match self {
+            Kind::Ram(device) => device.check(key, check),
+            Kind::Zswap(_) => zswap::check(key, tier, config, check),
+            Kind::Disk(disk) => disk.check(key, tier, check),
+        }
+    }
+
+    /// What the file calls it.
+    pub fn kind(&self) -> TierKind {
+        match self {
+            Kind::Ram(device) => match device.driver {
+                RamDriver::Zram => TierKind::Zram,
+                RamDriver::Zmeld => TierKind::Zmeld,
+            },
+            Kind::Zswap(_) => TierKind::Zswap,
+            Kind::Disk(_) => TierKind::Disk,
+        }
+    }
+
+    /// Whether it is swap on a drive or in a file: its pages are not in RAM.
+    pub fn is_on_disk(&self) -> bool {
+        self.kind().is_on_disk()
+    }
+
+    /// How it is swapped to; none where it stands in front of swap areas.
+    pub fn swap(&self) -> Option<&Swap> {
+        match self {
+            Kind::Ram(device) => Some(&device.swap),
+            Kind::Zswap(_) => None,
+            Kind::Disk(disk) => Some(&disk.swap),
+        }
     }
 
     /// The same, to be changed.
-    pub fn get_mut<T: TierType>(&mut self) -> Option<&mut T> {
-        let settings: &mut dyn Any = &mut **self;
-        settings.downcast_mut()
+    pub fn swap_mut(&mut self) -> Option<&mut Swap> {
+        match self {
+            Kind::Ram(device) => Some(&mut device.swap),
+            Kind::Zswap(_) => None,
+            Kind::Disk(disk) => Some(&mut disk.swap),
+        }
+    }
+
+    /// What its pages are compressed with; none where that is the kernel's choice, or they
+    /// are not.
+    pub fn codec(&self) -> Option<Codec> {
+        match self {
+            Kind::Ram(device) => device.codec.first().cloned(),
+            Kind::Zswap(zswap) => zswap.compressor.as_deref().map(Codec::new),
+            Kind::Disk(_) => None,
+        }
+    }
+
+    /// Where pages of it leave RAM.
+    pub fn place(&self) -> Option<Place<'_>> {
+        match self {
+            Kind::Ram(device) => device.place(),
+            Kind::Zswap(_) => None,
+            Kind::Disk(disk) => Some(disk.place()),
+        }
+    }
+
+    /// Files and folders that have to be there before it is set up.
+    pub fn files(&self) -> Vec<&Path> {
+        match self {
+            Kind::Ram(device) => device.files(),
+            Kind::Zswap(_) => Vec::new(),
+            Kind::Disk(disk) => disk.files(),
+        }
+    }
+
+    /// The device in RAM, where it is one.
+    pub fn ram(&self) -> Option<&RamDevice> {
+        match self {
+            Kind::Ram(device) => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn ram_mut(&mut self) -> Option<&mut RamDevice> {
+        match self {
+            Kind::Ram(device) => Some(device),
+            _ => None,
+        }
     }
 }
 

@@ -122,46 +122,8 @@ section! {
 
 impl Table for Writeback {}
 
-impl TierType for RamDevice {
-    fn bare(kind: TierKind) -> RamDevice {
-        match kind {
-            TierKind::Zmeld => RamDevice {
-                driver: RamDriver::Zmeld,
-                meld: MeldMode::Manual,
-                ..RamDevice::default()
-            },
-            _ => RamDevice::default(),
-        }
-    }
-
-    fn kind(&self) -> TierKind {
-        match self.driver {
-            RamDriver::Zram => TierKind::Zram,
-            RamDriver::Zmeld => TierKind::Zmeld,
-        }
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        use Section::{Ram, Swapped, Tier, Zmeld};
-        match self.driver {
-            RamDriver::Zram => &[Tier, Swapped, Ram],
-            RamDriver::Zmeld => &[Tier, Swapped, Ram, Zmeld],
-        }
-    }
-
-    fn swap(&self) -> Option<&Swap> {
-        Some(&self.swap)
-    }
-
-    fn swap_mut(&mut self) -> Option<&mut Swap> {
-        Some(&mut self.swap)
-    }
-
-    fn codec(&self) -> Option<Codec> {
-        self.codec.first().cloned()
-    }
-
-    fn place(&self) -> Option<Place<'_>> {
+impl RamDevice {
+    pub(super) fn place(&self) -> Option<Place<'_>> {
         self.writeback.as_ref().map(|writeback| Place {
             table: "writeback.",
             device: Some(&writeback.device),
@@ -173,13 +135,13 @@ impl TierType for RamDevice {
     }
 
     /// Dictionaries.
-    fn files(&self) -> Vec<&Path> {
+    pub(super) fn files(&self) -> Vec<&Path> {
         let others = self.recompress.iter().map(|it| &it.codec);
         let codecs = others.chain(&self.codec);
         codecs.filter_map(|codec| codec.dict.as_deref()).collect()
     }
 
-    fn check(&self, key: &str, _: &Tier, _: &Config, check: &mut Check<'_>) {
+    pub(super) fn check(&self, key: &str, check: &mut Check<'_>) {
         recompression(self, key, check);
         for (at, codec) in self.codec.iter().enumerate() {
             let name = &codec.name;

@@ -67,37 +67,23 @@ named! {
     }
 }
 
-impl TierType for Zswap {
-    fn kind(&self) -> TierKind {
-        TierKind::Zswap
-    }
-
-    fn sections(&self) -> &'static [Section] {
-        &[Section::Tier, Section::Zswap]
-    }
-
-    fn codec(&self) -> Option<Codec> {
-        self.compressor.as_deref().map(Codec::new)
-    }
-
-    fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
-        let first = config.each::<Zswap>().next();
-        if first.is_some_and(|(first, _)| first.name != tier.name) {
-            let what = "the kernel has one zswap; put its settings into one tier";
-            check.error(key, what);
-        } else if let Some((ram, _)) = config.in_ram().next() {
-            let what = format!(
-                "zswap compresses the pages first and passes on what is left, so that tier.{} \
-                 holds pages that were compressed before and its figures mislead; keep one of the \
-                 two",
-                ram.name
-            );
-            check.add(
-                Severity::Critical,
-                Some(FindingId::ZramWithZswap),
-                key,
-                what,
-            );
-        }
+pub(super) fn check(key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
+    let mut all = config.tiers.iter();
+    let first = all.find(|it| matches!(it.kind, Kind::Zswap(_)));
+    if first.is_some_and(|first| first.name != tier.name) {
+        let what = "the kernel has one zswap; put its settings into one tier";
+        check.error(key, what);
+    } else if let Some((ram, _)) = config.in_ram().next() {
+        let what = format!(
+            "zswap compresses the pages first and passes on what is left, so that tier.{} holds \
+             pages that were compressed before and its figures mislead; keep one of the two",
+            ram.name
+        );
+        check.add(
+            Severity::Critical,
+            Some(FindingId::ZramWithZswap),
+            key,
+            what,
+        );
     }
 }

@@ -254,10 +254,10 @@ impl Module<'_> {
     /// What NixOS has no option for, done by zmeld with a configuration of just that.
     fn zmeld(&mut self) {
         let config = self.config;
-        let has_option = |kind: &Kind| {
-            kind.get::<RamDevice>().is_some_and(by_zram_generator)
-                || kind.get::<DiskSwap>().is_some_and(|disk| !is_luks(disk))
-                || kind.get::<Zswap>().is_some()
+        let has_option = |kind: &Kind| match kind {
+            Kind::Ram(device) => by_zram_generator(device),
+            Kind::Disk(disk) => !is_luks(disk),
+            Kind::Zswap(_) => true,
         };
         let is_left = |tier: &&Tier| !has_option(&tier.kind);
         let mut tiers: Vec<Tier> = config.tiers.iter().filter(is_left).cloned().collect();

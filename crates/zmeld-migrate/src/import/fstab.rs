@@ -12,7 +12,7 @@ use super::{
     bytes, carriage_return, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE,
 };
 use crate::generator::is_off;
-use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Location, Source, Span};
+use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
 use zmeld_linux::HostError;
 
 const FSTAB: &str = "/etc/fstab";
@@ -185,7 +185,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
     };
     let name = path.map_or("disk".into(), |name| name.to_string_lossy());
     let name = name.into_owned();
-    into.add(&name, optional || may_fail, disk, comment);
+    into.add(&name, optional || may_fail, Kind::Disk(disk), comment);
 }
 
 /// Reads the options into a tier: whether the boot goes on without it. None where it is

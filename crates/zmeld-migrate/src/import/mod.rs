@@ -158,13 +158,7 @@ impl Imported {
     }
 
     /// Adds a tier under a name that is not taken yet.
-    fn add(
-        &mut self,
-        name: &str,
-        optional: bool,
-        kind: impl Into<Kind>,
-        comment: String,
-    ) -> TierName {
+    fn add(&mut self, name: &str, optional: bool, kind: Kind, comment: String) -> TierName {
         let clean: String = name
             .chars()
             .map(|c| {
@@ -194,7 +188,7 @@ impl Imported {
         self.config.tiers.push(Tier {
             name: name.clone(),
             optional,
-            kind: kind.into(),
+            kind,
         });
         name
     }

@@ -9,7 +9,7 @@ use super::expression::Failure;
 use super::ini::{self, get, Rules, Section, Sections};
 use super::others::mask_of_generator;
 use super::{expression, lines, Imported, Line, Tool};
-use zmeld_config::{DiskSwap, Location, Source};
+use zmeld_config::{DiskSwap, Kind, Location, Source};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -231,7 +231,7 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         ..DiskSwap::default()
     };
     let comment = get(file, "Path").map_or(by_default, |(_, line)| line);
-    let tier = into.add("file", false, disk, comment.to_string());
+    let tier = into.add("file", false, Kind::Disk(disk), comment.to_string());
     into.comment(&tier, "size", line.to_string());
 }
 

@@ -9,7 +9,7 @@ use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
 use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
 use zmeld_config::{
-    Bytes, Codec, Discard, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
+    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
 };
 use zmeld_linux::tree::Tree;
@@ -347,7 +347,7 @@ fn device(
     comments.extend(writeback(section, &mut device, into));
     let (is_optional, said) = swap(section, &mut device.swap, into);
     comments.extend(said);
-    let tier = into.add(name, is_optional, device, head.to_string());
+    let tier = into.add(name, is_optional, Kind::Ram(device), head.to_string());
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }

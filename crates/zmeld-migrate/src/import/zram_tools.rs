@@ -10,7 +10,7 @@ use zmeld_linux::tree::Tree;
 
 use super::others::mask;
 use super::{bytes, carriage_return, Imported, Line, Tool};
-use zmeld_config::{Bytes, Codec, Percent, RamDevice, Size, Swap};
+use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
 const FILE: &str = "/etc/default/zramswap";
@@ -38,7 +38,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         .and_then(|variables| device(&variables, into));
     match device {
         Ok((device, comments)) => {
-            let tier = into.add("zram", false, device, FILE.to_owned());
+            let tier = into.add("zram", false, Kind::Ram(device), FILE.to_owned());
             for (key, comment) in comments {
                 into.comment(&tier, key, comment);
             }

@@ -1,6 +1,4 @@
 //! All places where pages can be, as one table, and what is recommended of each kind.
-//!
-//! A kind of tier is a module that answers as an `ObservedTier`.
 
 use serde::Serialize;
 use zmeld_advice::{Recommendation, TierKind};
@@ -106,33 +104,6 @@ pub struct TierState {
     pub priority: Option<i32>,
 }
 
-/// What is asked of a kind of tier.
-pub(crate) trait ObservedTier {
-    /// What takes pages before swap areas do.
-    fn in_front(&self, _: &Observation) -> Option<TierState> {
-        None
-    }
-
-    /// A swap area, where it is of this kind.
-    fn area(&self, _: &Observation, _: &Swap) -> Option<TierState> {
-        None
-    }
-
-    /// What is set up and not swapped to.
-    fn unused(&self, _: &Observation) -> Vec<TierState> {
-        Vec::new()
-    }
-
-    /// Adds the room that such a tier has; false where its ratio is not known yet.
-    fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool;
-
-    /// The name that a recommended one gets in the configuration.
-    fn name(&self) -> &'static str;
-
-    /// A recommended one, with comments that say why it is so.
-    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String>;
-}
-
 /// What a recommended tier follows from.
 pub(crate) struct Inputs<'a> {
     pub machine: &'a Machine,
@@ -141,25 +112,41 @@ pub(crate) struct Inputs<'a> {
     pub comments: Comments,
 }
 
-/// All kinds. An area is of the first that takes it: a disk takes any.
-const KINDS: [&dyn ObservedTier; 3] = [&zswap::InFront, &ram::Ram, &disk::Disk];
-
-/// What answers for a kind.
-pub(crate) fn of(kind: TierKind) -> &'static dyn ObservedTier {
+/// The name that a recommended one gets in the configuration.
+pub(crate) fn name(kind: TierKind) -> &'static str {
     match kind {
-        TierKind::Zram | TierKind::Zmeld => &ram::Ram,
-        TierKind::Zswap => &zswap::InFront,
-        TierKind::Disk => &disk::Disk,
+        TierKind::Zram | TierKind::Zmeld => "fast",
+        TierKind::Zswap => "cache",
+        TierKind::Disk => "disk",
     }
 }
 
-impl ObservedKind {
-    pub(crate) fn tier_type(self) -> &'static dyn ObservedTier {
-        match self {
-            ObservedKind::Zram | ObservedKind::Zmeld | ObservedKind::Device => &ram::Ram,
-            ObservedKind::Zswap => &zswap::InFront,
-            ObservedKind::Disk | ObservedKind::EncryptedDisk | ObservedKind::OnRam => &disk::Disk,
+/// A recommended one, with comments that say why it is so.
+pub(crate) fn recommended(kind: TierKind, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
+    match kind {
+        TierKind::Zram | TierKind::Zmeld => ram::recommended(inputs),
+        TierKind::Zswap => zswap::recommended(inputs),
+        TierKind::Disk => disk::recommended(inputs),
+    }
+}
+
+impl TierState {
+    /// Adds the room that it has; false where its ratio is not known yet.
+    pub(crate) fn add_room(&self, sum: &mut Sum) -> bool {
+        let left = |used: Option<u64>| self.size_bytes.saturating_sub(used.unwrap_or(0));
+        match self.kind {
+            ObservedKind::Zram | ObservedKind::Zmeld | ObservedKind::Device => {
+                return ram::add_room(self, sum);
+            }
+            ObservedKind::Zswap => {
+                let ratio = self.ratio.unwrap_or(1.0);
+                sum.pool(left(self.memory_used_bytes), ratio);
+            }
+            ObservedKind::Disk | ObservedKind::EncryptedDisk => sum.drive(left(self.used_bytes)),
+            // It frees as little as it takes there.
+            ObservedKind::OnRam => {}
         }
+        true
     }
 }
 
@@ -169,11 +156,10 @@ impl Observation {
     pub fn tiers(&self) -> Vec<TierState> {
         let mut swaps: Vec<&Swap> = self.swaps.iter().collect();
         swaps.sort_by_key(|swap| std::cmp::Reverse(swap.area.priority));
-        let area = |swap: &Swap| KINDS.iter().find_map(|kind| kind.area(self, swap));
-        let in_front = KINDS.iter().filter_map(|kind| kind.in_front(self));
-        let areas = swaps.into_iter().filter_map(area);
-        let unused = KINDS.iter().flat_map(|kind| kind.unused(self));
-        in_front.chain(areas).chain(unused).collect()
+        let area = |swap: &Swap| ram::area(self, swap).unwrap_or_else(|| disk::area(swap));
+        let areas = swaps.into_iter().map(area);
+        let in_front = zswap::in_front(self).into_iter();
+        in_front.chain(areas).chain(ram::unused(self)).collect()
     }
 
     /// The same, with the names that the configuration has for what `zmeld up` set

@@ -5,87 +5,82 @@ use zmeld_config::{MeldMode, RamDevice, Size};
 
 use super::*;
 
-pub struct Ram;
+/// An area, where it is a device in RAM.
+pub(super) fn area(of: &Observation, swap: &Swap) -> Option<TierState> {
+    let device = of.device_of(swap)?;
+    Some(TierState {
+        kind: match device.driver {
+            RamDriver::Zram => ObservedKind::Zram,
+            RamDriver::Zmeld => ObservedKind::Zmeld,
+        },
+        used_bytes: Some(swap.area.used_bytes),
+        priority: Some(swap.area.priority),
+        ..state(of, device)
+    })
+}
 
-impl ObservedTier for Ram {
-    fn area(&self, of: &Observation, swap: &Swap) -> Option<TierState> {
-        let device = of.device_of(swap)?;
-        Some(TierState {
-            kind: match device.driver {
-                RamDriver::Zram => ObservedKind::Zram,
-                RamDriver::Zmeld => ObservedKind::Zmeld,
-            },
-            used_bytes: Some(swap.area.used_bytes),
-            priority: Some(swap.area.priority),
-            ..state(of, device)
-        })
+/// Devices that are set up and not swapped to.
+pub(super) fn unused(of: &Observation) -> Vec<TierState> {
+    let devices = of.devices.iter();
+    let unused = devices.filter(|it| it.initialised && of.swap_on(it).is_none());
+    unused.map(|device| state(of, device)).collect()
+}
+
+/// Adds its room; false where its ratio is not known yet.
+pub(super) fn add_room(tier: &TierState, sum: &mut Sum) -> bool {
+    let Some(in_use) = tier.used_bytes else {
+        return true;
+    };
+    let used = tier.memory_used_bytes.unwrap_or(0);
+    let left = tier.limit_bytes.map(|limit| limit.saturating_sub(used));
+    let ratio = judged_ratio(tier);
+    if let Some(ratio) = ratio {
+        sum.compressed(tier.size_bytes.saturating_sub(in_use), ratio, left);
     }
+    ratio.is_some()
+}
 
-    fn unused(&self, of: &Observation) -> Vec<TierState> {
-        let devices = of.devices.iter();
-        let unused = devices.filter(|it| it.initialised && of.swap_on(it).is_none());
-        unused.map(|device| state(of, device)).collect()
-    }
-
-    fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool {
-        let Some(in_use) = tier.used_bytes else {
-            return true;
-        };
-        let used = tier.memory_used_bytes.unwrap_or(0);
-        let left = tier.limit_bytes.map(|limit| limit.saturating_sub(used));
-        let ratio = judged_ratio(tier);
-        if let Some(ratio) = ratio {
-            sum.compressed(tier.size_bytes.saturating_sub(in_use), ratio, left);
-        }
-        ratio.is_some()
-    }
-
-    fn name(&self) -> &'static str {
-        "fast"
-    }
-
-    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
-        let sizing = inputs
-            .advised
-            .sizing
-            .as_ref()
-            .ok_or("a device needs a size")?;
-        let mut say =
-            |key: &str, text: String| inputs.comments.insert(format!("tier.fast.{key}"), text);
-        if sizing.measured {
-            let times = tenths(sizing.ratio);
-            say(
-                "codec",
-                format!("pages of this machine get {times} times smaller"),
-            );
-        }
-        let size = inputs.choice.size.unwrap_or_else(|| {
-            say("size", sizing.why());
-            Size::percent(sizing.size_percent)
-        });
-        let why = sizing.limit_why;
+pub(super) fn recommended(inputs: &mut Inputs<'_>) -> Result<Kind, String> {
+    let sizing = inputs
+        .advised
+        .sizing
+        .as_ref()
+        .ok_or("a device needs a size")?;
+    let mut say =
+        |key: &str, text: String| inputs.comments.insert(format!("tier.fast.{key}"), text);
+    if sizing.measured {
+        let times = tenths(sizing.ratio);
         say(
-            "memory_limit",
-            format!("{why}; what compresses worse does not fill RAM"),
+            "codec",
+            format!("pages of this machine get {times} times smaller"),
         );
-        let (driver, meld) = match inputs.advised.kind {
-            TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
-            _ => (RamDriver::Zram, MeldMode::Off),
-        };
-        let codec = inputs
-            .advised
-            .codec
-            .as_ref()
-            .and_then(|codec| codec.parse().ok());
-        Ok(Kind::from(RamDevice {
-            driver,
-            size,
-            memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
-            codec: codec.into_iter().collect(),
-            meld,
-            ..RamDevice::default()
-        }))
     }
+    let size = inputs.choice.size.unwrap_or_else(|| {
+        say("size", sizing.why());
+        Size::percent(sizing.size_percent)
+    });
+    let why = sizing.limit_why;
+    say(
+        "memory_limit",
+        format!("{why}; what compresses worse does not fill RAM"),
+    );
+    let (driver, meld) = match inputs.advised.kind {
+        TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
+        _ => (RamDriver::Zram, MeldMode::Off),
+    };
+    let codec = inputs
+        .advised
+        .codec
+        .as_ref()
+        .and_then(|codec| codec.parse().ok());
+    Ok(Kind::Ram(RamDevice {
+        driver,
+        size,
+        memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
+        codec: codec.into_iter().collect(),
+        meld,
+        ..RamDevice::default()
+    }))
 }
 
 fn state(of: &Observation, device: &Device) -> TierState {

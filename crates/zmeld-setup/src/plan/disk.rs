@@ -10,7 +10,6 @@ use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
     refuse_cut, signatures, swap_signatures, CreateFile, FormatLuks, MakeSwap, Mode, SwapOn,
 };
-use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
     Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
@@ -20,117 +19,109 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
-use super::tier::PlannedTier;
 use super::{Draft, Steps};
 
-impl PlannedTier for DiskSwap {
-    fn plan(
-        &self,
-        draft: &mut Draft<'_>,
-        tier: &Tier,
-        priority: i16,
-        steps: &mut Steps<'_>,
-    ) -> Result<(), Error> {
-        let path = match &self.source {
-            Source::Device(location) => draft.device(location, steps.name)?,
-            Source::File { path, .. } => {
-                // That something is missing, or not seen by this user, is said below.
-                if let Err(err @ Error::Host(HostError::NotOurs { .. })) =
-                    check_owner(draft.host, path)
-                {
-                    return Err(err);
-                }
-                path.clone()
+/// Plans its steps.
+pub(super) fn plan(
+    disk: &DiskSwap,
+    draft: &mut Draft<'_>,
+    tier: &Tier,
+    priority: i16,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let path = match &disk.source {
+        Source::Device(location) => draft.device(location, steps.name)?,
+        Source::File { path, .. } => {
+            // That something is missing, or not seen by this user, is said below.
+            if let Err(err @ Error::Host(HostError::NotOurs { .. })) = check_owner(draft.host, path)
+            {
+                return Err(err);
             }
-        };
-        draft.must_be_free(&path, steps.name)?;
-        let after = draft.carried_after(&path);
-        let active = draft.host.swap_on(&path)?.filter(|_| after.is_none());
-        // It has to leave that first, and nothing else may keep it from being encrypted then.
-        let is_plain = active.is_some() && self.encryption != Encryption::None;
-        if let Some(active) = active.filter(|_| !is_plain) {
-            draft.warn_of_priority(steps.name, &path, &active, priority);
-            if let Source::File { size, .. } = &self.source {
-                draft.warn_of_size(steps.name, &path, size.as_ref());
-            }
-            return Ok(());
+            path.clone()
         }
-        let device = DeviceRef::Path(path.clone());
-        if let Source::File { size, .. } = &self.source {
-            draft.file(&path, size.as_ref(), steps)?;
+    };
+    draft.must_be_free(&path, steps.name)?;
+    let after = draft.carried_after(&path);
+    let active = draft.host.swap_on(&path)?.filter(|_| after.is_none());
+    // It has to leave that first, and nothing else may keep it from being encrypted then.
+    let is_plain = active.is_some() && disk.encryption != Encryption::None;
+    if let Some(active) = active.filter(|_| !is_plain) {
+        draft.warn_of_priority(steps.name, &path, &active, priority);
+        if let Source::File { size, .. } = &disk.source {
+            draft.warn_of_size(steps.name, &path, size.as_ref());
         }
-        let created = steps
-            .steps
-            .iter()
-            .any(|it| matches!(it.step, Step::CreateFile(_)));
-        let makes_header = match &self.encryption {
-            Encryption::None => self.format || created || draft.was_begun(self, steps.name),
-            _ => true,
-        };
-        if !created && makes_header && !is_plain {
-            match &self.encryption {
-                Encryption::None => draft.may_become_swap(&path)?,
-                Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
-                Encryption::Random { .. } => draft.may_be_lost(&path, "")?,
-            }
-        }
-        let area = match &self.encryption {
-            Encryption::None => device,
-            encryption => {
-                if let Encryption::Luks { key_file, cipher } = encryption {
-                    check_key_file(draft.host, key_file)?;
-                    let is_ours =
-                        |step: &Step| matches!(step, Step::FormatLuks(it) if it.device == device);
-                    if self.format || draft.recorded(steps.name).any(|it| is_ours(&it.step)) {
-                        let format = FormatLuks {
-                            device: device.clone(),
-                            key_file: key_file.clone(),
-                            cipher: cipher.clone(),
-                        };
-                        steps.add(Step::FormatLuks(format), "unless it is one already");
-                    } else if is_plain {
-                        return Err(Error::place(
-                            path,
-                            "it is in use by swap that is not encrypted, and carries no LUKS volume",
-                            "add format = true to its tier, which makes it one",
-                        ));
-                    } else {
-                        draft.must_carry(&path, "crypto_LUKS")?;
-                    }
-                }
-                let name = format!("zmeld-{}", tier.name);
-                let discards = self.swap.discard != Discard::None;
-                draft.open(encryption, name.clone(), device, discards, steps)?;
-                DeviceRef::Mapped(name)
-            }
-        };
-        if makes_header {
-            let make = MakeSwap {
-                device: area.clone(),
-                label: tier.name.to_string(),
-            };
-            steps.add(Step::MakeSwap(make), "unless it is one already");
-        } else {
-            draft.must_be_swap(&path)?;
-        }
-        if self.encryption == Encryption::None {
-            draft.tell_of_page_size(steps.name, &path);
-        }
-        let on = SwapOn {
-            device: area,
-            priority,
-            discard: self.swap.discard,
-        };
-        steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
-        match is_plain {
-            true => Err(in_plain(&path)),
-            false => Ok(()),
+        return Ok(());
+    }
+    let device = DeviceRef::Path(path.clone());
+    if let Source::File { size, .. } = &disk.source {
+        draft.file(&path, size.as_ref(), steps)?;
+    }
+    let created = steps
+        .steps
+        .iter()
+        .any(|it| matches!(it.step, Step::CreateFile(_)));
+    let makes_header = match &disk.encryption {
+        Encryption::None => disk.format || created || draft.was_begun(disk, steps.name),
+        _ => true,
+    };
+    if !created && makes_header && !is_plain {
+        match &disk.encryption {
+            Encryption::None => draft.may_become_swap(&path)?,
+            Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
+            Encryption::Random { .. } => draft.may_be_lost(&path, "")?,
         }
     }
-
-    /// How large a drive is shows when it is on.
-    fn add_capacity(&self, _: u64, coming: &mut PlannedCapacity) {
-        coming.on_disk_bytes = u64::MAX;
+    let area = match &disk.encryption {
+        Encryption::None => device,
+        encryption => {
+            if let Encryption::Luks { key_file, cipher } = encryption {
+                check_key_file(draft.host, key_file)?;
+                let is_ours =
+                    |step: &Step| matches!(step, Step::FormatLuks(it) if it.device == device);
+                if disk.format || draft.recorded(steps.name).any(|it| is_ours(&it.step)) {
+                    let format = FormatLuks {
+                        device: device.clone(),
+                        key_file: key_file.clone(),
+                        cipher: cipher.clone(),
+                    };
+                    steps.add(Step::FormatLuks(format), "unless it is one already");
+                } else if is_plain {
+                    return Err(Error::place(
+                        path,
+                        "it is in use by swap that is not encrypted, and carries no LUKS volume",
+                        "add format = true to its tier, which makes it one",
+                    ));
+                } else {
+                    draft.must_carry(&path, "crypto_LUKS")?;
+                }
+            }
+            let name = format!("zmeld-{}", tier.name);
+            let discards = disk.swap.discard != Discard::None;
+            draft.open(encryption, name.clone(), device, discards, steps)?;
+            DeviceRef::Mapped(name)
+        }
+    };
+    if makes_header {
+        let make = MakeSwap {
+            device: area.clone(),
+            label: tier.name.to_string(),
+        };
+        steps.add(Step::MakeSwap(make), "unless it is one already");
+    } else {
+        draft.must_be_swap(&path)?;
+    }
+    if disk.encryption == Encryption::None {
+        draft.tell_of_page_size(steps.name, &path);
+    }
+    let on = SwapOn {
+        device: area,
+        priority,
+        discard: disk.swap.discard,
+    };
+    steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
+    match is_plain {
+        true => Err(in_plain(&path)),
+        false => Ok(()),
     }
 }
 

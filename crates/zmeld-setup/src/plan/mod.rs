@@ -514,7 +514,7 @@ impl Draft<'_> {
     fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
         let name = Group::of_tier(tier.name.as_str());
         let mut steps = Steps::new(&name, self.records);
-        let result = tier::of(&tier.kind).plan(self, tier, priority, &mut steps);
+        let result = self.plan(tier, priority, &mut steps);
         let mut all = steps.steps.iter();
         let is_swap = all.any(|it| matches!(it.step, Step::SwapOn(_)));
         let result = match is_swap && is_swapon_busybox(self.host) {

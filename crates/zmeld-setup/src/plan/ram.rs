@@ -2,7 +2,7 @@
 
 use zmeld_advice::module::{lacks_encryption, missing};
 use zmeld_advice::size::table_bytes;
-use zmeld_advice::{CompressedPlace, ModulePresence};
+use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
 use crate::error::Error;
@@ -11,118 +11,98 @@ use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
-use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
-    Codec, Encryption, Finding, FindingId, MeldMode, Named, RamDevice, RamDriver, Severity, Tier,
-    Writeback,
+    Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
 };
 use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
 use super::disk::refuse_tiny;
-use super::tier::{Conflict, PlannedTier};
 use super::{Draft, Group, Plan, Planned, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
 
-impl PlannedTier for RamDevice {
-    fn plan(
-        &self,
-        draft: &mut Draft<'_>,
-        tier: &Tier,
-        priority: i16,
-        steps: &mut Steps<'_>,
-    ) -> Result<(), Error> {
-        let driver = self.driver;
-        draft.load(driver, steps)?;
-        let backing = match &self.writeback {
-            Some(writeback) => draft.backing(tier, writeback, steps)?,
-            None => None,
-        };
-        steps.add(
-            Step::AddDevice(AddDevice { driver }),
-            "a device of its own: nobody else's is touched",
+/// Plans its steps.
+pub(super) fn plan(
+    device: &RamDevice,
+    draft: &mut Draft<'_>,
+    tier: &Tier,
+    priority: i16,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let driver = device.driver;
+    draft.load(driver, steps)?;
+    let backing = match &device.writeback {
+        Some(writeback) => draft.backing(tier, writeback, steps)?,
+        None => None,
+    };
+    steps.add(
+        Step::AddDevice(AddDevice { driver }),
+        "a device of its own: nobody else's is touched",
+    );
+    let recompress = device.recompress.iter().map(|it| &it.codec);
+    for dictionary in device
+        .codec
+        .iter()
+        .chain(recompress)
+        .filter_map(|it| it.dict.as_ref())
+    {
+        if driver == RamDriver::Zmeld {
+            let path = dictionary.display();
+            let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
+            let about = Group::of_tier(tier.name.as_str());
+            draft
+                .problems
+                .push(Finding::new(Severity::Warning, about, what));
+            continue;
+        }
+        check_dictionary(draft.host, dictionary)?;
+    }
+    codecs(device, draft.machine, draft.options.only_named, steps)?;
+    if let Some(backing) = backing {
+        let set = Step::SetAttribute(SetAttribute::backing(backing));
+        steps.add(set, "where pages that are not worth RAM go");
+        if device.writeback.as_ref().is_some_and(|it| it.compressed) {
+            steps.set("compressed_writeback", 1, "written as they are compressed");
+        }
+    }
+    draft.sizes(device, steps)?;
+    if device.meld != MeldMode::Off {
+        steps.set(
+            "meld_mode",
+            device.meld.name(),
+            "when identical pages are melded",
         );
-        let recompress = self.recompress.iter().map(|it| &it.codec);
-        for dictionary in self
-            .codec
-            .iter()
-            .chain(recompress)
-            .filter_map(|it| it.dict.as_ref())
-        {
-            if driver == RamDriver::Zmeld {
-                let path = dictionary.display();
-                let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
-                let about = Group::of_tier(tier.name.as_str());
-                draft
-                    .problems
-                    .push(Finding::new(Severity::Warning, about, what));
-                continue;
-            }
-            check_dictionary(draft.host, dictionary)?;
-        }
-        codecs(self, draft.machine, draft.options.only_named, steps)?;
-        if let Some(backing) = backing {
-            let set = Step::SetAttribute(SetAttribute::backing(backing));
-            steps.add(set, "where pages that are not worth RAM go");
-            if self.writeback.as_ref().is_some_and(|it| it.compressed) {
-                steps.set("compressed_writeback", 1, "written as they are compressed");
+    }
+    if let Some(check_writes) = device.check_writes {
+        steps.set(
+            "check_writes",
+            check_writes.name(),
+            "whether what is encoded is decoded and compared before it is used",
+        );
+    }
+    if !draft.options.only_named {
+        for planned in steps.steps.iter().filter(|it| !it.done) {
+            if let Step::SetAttribute(set) = &planned.step {
+                set.offered_by(driver, draft.machine, draft.host, steps.name)?;
             }
         }
-        draft.sizes(self, steps)?;
-        if self.meld != MeldMode::Off {
-            steps.set(
-                "meld_mode",
-                self.meld.name(),
-                "when identical pages are melded",
-            );
-        }
-        if let Some(check_writes) = self.check_writes {
-            steps.set(
-                "check_writes",
-                check_writes.name(),
-                "whether what is encoded is decoded and compared before it is used",
-            );
-        }
-        if !draft.options.only_named {
-            for planned in steps.steps.iter().filter(|it| !it.done) {
-                if let Step::SetAttribute(set) = &planned.step {
-                    set.offered_by(driver, draft.machine, draft.host, steps.name)?;
-                }
-            }
-        }
-        let make = MakeSwap {
-            device: DeviceRef::Added,
-            label: tier.name.to_string(),
-        };
-        steps.add(Step::MakeSwap(make), "swapon wants a header");
-        let on = SwapOn {
-            device: DeviceRef::Added,
-            priority,
-            discard: self.swap.discard,
-        };
-        steps.add(Step::SwapOn(on), "the fastest tier is filled first");
-        draft.zswap_off();
-        Ok(())
     }
-
-    fn add_capacity(&self, ram_bytes: u64, coming: &mut PlannedCapacity) {
-        let size = self.size.bytes(ram_bytes);
-        let limit = self.memory_limit;
-        let limit = limit.map_or(u64::MAX, |it| it.bytes(ram_bytes));
-        coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
-        coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
-    }
-
-    fn conflict(&self, ram_bytes: u64, priority: i16) -> Conflict {
-        let limit = self.memory_limit.map_or(0, |limit| limit.bytes(ram_bytes));
-        let size = self.size.bytes(ram_bytes);
-        let page_size = rustix::param::page_size() as u64;
-        let place = CompressedPlace::device(i32::from(priority), size, limit, page_size);
-        Some((FindingId::SecondDevice, Some(place)))
-    }
+    let make = MakeSwap {
+        device: DeviceRef::Added,
+        label: tier.name.to_string(),
+    };
+    steps.add(Step::MakeSwap(make), "swapon wants a header");
+    let on = SwapOn {
+        device: DeviceRef::Added,
+        priority,
+        discard: device.swap.discard,
+    };
+    steps.add(Step::SwapOn(on), "the fastest tier is filled first");
+    draft.zswap_off();
+    Ok(())
 }
 
 impl Plan {

@@ -88,7 +88,7 @@ pub(super) fn with_stand_ins(
     };
     for tier in &mut config.tiers {
         let Tier { name, kind, .. } = tier;
-        match kind.get_mut::<RamDevice>() {
+        match kind.ram_mut() {
             Some(device) if device.driver == RamDriver::Zmeld => replace(device),
             _ => continue,
         }

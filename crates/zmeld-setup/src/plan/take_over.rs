@@ -127,8 +127,7 @@ impl Draft<'_> {
         let ram = self.machine.ram_bytes;
         let page_size = rustix::param::page_size() as u64;
         for (asked, priority) in areas(config) {
-            let planned = tier::of(&asked.kind);
-            let Some((warning, place)) = planned.conflict(ram, priority) else {
+            let Some((warning, place)) = tier::conflict(&asked.kind, ram, priority) else {
                 continue;
             };
             if !self.asked_for(asked) {
@@ -142,7 +141,7 @@ impl Draft<'_> {
                 }
             };
             let group = Group::of_tier(asked.name.as_str());
-            let (severity, comes) = match planned.is_active(self, &group) {
+            let (severity, comes) = match self.is_active(&asked.kind, &group) {
                 true => (Severity::Warning, "this tier is"),
                 false => (Severity::Critical, "this tier would come"),
             };

@@ -3,79 +3,66 @@
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{FindingId, Tier, Zswap};
+use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
-use super::tier::{Conflict, PlannedTier};
 use super::{Draft, Steps};
 
 const COMPRESSOR: &str = "compressor";
 
-impl PlannedTier for Zswap {
-    fn plan(
-        &self,
-        draft: &mut Draft<'_>,
-        _: &Tier,
-        _: i16,
-        steps: &mut Steps<'_>,
-    ) -> Result<(), Error> {
-        if draft.machine.zswap.is_none() {
-            return Err(Error::feature(
-                "this tier needs zswap",
-                "use a zram tier where the kernel has zram, or boot one that was built with \
-                          zswap",
-            ));
-        }
-        // Without a disk tier what zmeld swaps to is taken away, but for a part of the tiers.
-        let own = match draft.options.only {
-            None => draft.own_areas(),
-            Some(_) => Vec::new(),
-        };
-        let mut swaps = draft.machine.swaps.iter();
-        let on_disk = swaps.any(|swap| !swap.is_in_ram() && !own.contains(&swap.path));
-        let has_disk = draft.config.tiers.iter().any(|it| it.kind.is_on_disk());
-        if !has_disk && !on_disk {
-            return Err(Error::Refused {
-                what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
-                       tier beside it, or use a zram tier where the kernel has zram"
-                    .to_owned(),
-            });
-        }
-        for parameter in self.parameters() {
-            let name = parameter.name;
-            let path = format!("{ZSWAP}/{name}");
-            let Some(now) = draft.host.read_optional(&path)? else {
-                draft.warn(
-                    FindingId::UnusedRule,
-                    &format!("{}.{name}", steps.name),
-                    format!(
-                        "kernel {} has no choice of it; remove it",
-                        draft.machine.kernel
-                    ),
-                );
-                continue;
-            };
-            if name == COMPRESSOR && now.trim() != parameter.value {
-                draft.check_compressor(&parameter.value)?;
-            }
-            steps.add_over(
-                Step::SetValue(SetValue::new(path, parameter.value)),
-                parameter.purpose,
-                Some(now),
+/// Plans its steps.
+pub(super) fn plan(
+    zswap: &Zswap,
+    draft: &mut Draft<'_>,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    if draft.machine.zswap.is_none() {
+        return Err(Error::feature(
+            "this tier needs zswap",
+            "use a zram tier where the kernel has zram, or boot one that was built with \
+                      zswap",
+        ));
+    }
+    // Without a disk tier what zmeld swaps to is taken away, but for a part of the tiers.
+    let own = match draft.options.only {
+        None => draft.own_areas(),
+        Some(_) => Vec::new(),
+    };
+    let mut swaps = draft.machine.swaps.iter();
+    let on_disk = swaps.any(|swap| !swap.is_in_ram() && !own.contains(&swap.path));
+    let has_disk = draft.config.tiers.iter().any(|it| it.kind.is_on_disk());
+    if !has_disk && !on_disk {
+        return Err(Error::Refused {
+            what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
+                   tier beside it, or use a zram tier where the kernel has zram"
+                .to_owned(),
+        });
+    }
+    for parameter in zswap.parameters() {
+        let name = parameter.name;
+        let path = format!("{ZSWAP}/{name}");
+        let Some(now) = draft.host.read_optional(&path)? else {
+            draft.warn(
+                FindingId::UnusedRule,
+                &format!("{}.{name}", steps.name),
+                format!(
+                    "kernel {} has no choice of it; remove it",
+                    draft.machine.kernel
+                ),
             );
+            continue;
+        };
+        if name == COMPRESSOR && now.trim() != parameter.value {
+            draft.check_compressor(&parameter.value)?;
         }
-        Ok(())
+        steps.add_over(
+            Step::SetValue(SetValue::new(path, parameter.value)),
+            parameter.purpose,
+            Some(now),
+        );
     }
-
-    fn conflict(&self, _: u64, _: i16) -> Conflict {
-        Some((FindingId::ZramWithZswap, None))
-    }
-
-    fn is_active(&self, draft: &Draft<'_>, group: &str) -> bool {
-        let zswap = draft.machine.zswap.as_ref();
-        draft.recorded(group).next().is_some() && zswap.is_some_and(|it| it.is_enabled)
-    }
+    Ok(())
 }
 
 impl Draft<'_> {

@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
-use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, RamDevice, Severity, Size};
+use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
 use zmeld_linux::{file, meminfo, Host};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
@@ -353,7 +353,7 @@ fn of_file(config: Config, origin: Origin) -> Wanted {
 /// `--size` and `--codec` over what the first tier says that has them.
 fn override_tier(config: &mut Config, args: &TierArgs) -> anyhow::Result<()> {
     let mut tiers = config.tiers.iter_mut();
-    let first = tiers.find_map(|tier| tier.kind.get_mut::<RamDevice>());
+    let first = tiers.find_map(|tier| tier.kind.ram_mut());
     match first {
         Some(device) => {
             device.size = args.size.unwrap_or(device.size);
