@@ -41,6 +41,8 @@ pub(crate) struct OwnerFigures {
     pub is_shielded: bool,
     /// He waits for memory himself.
     pub is_stalled: bool,
+    /// What nobody has who is there.
+    pub is_nobody: bool,
 }
 
 /// Whose processes are ended.
@@ -97,12 +99,16 @@ pub(crate) fn choose_owner(
     };
     let mut places: Vec<usize> = (0..owners.len()).filter(|at| may(&owners[*at])).collect();
     places.sort_by_key(|at| (owners[*at].right, Reverse(owners[*at].holds_bytes)));
-    // Nobody pays for one who holds more than twice as much and has nothing to be ended.
+    // Nobody pays for one who holds more than twice as much and has nothing to be ended, nor for what
+    // nobody has any more, unless he took most himself.
+    let nobodys = owners.iter().filter(|it| it.is_nobody);
+    let nobodys: u64 = nobodys.map(|it| it.holds_bytes).sum();
     let mut passed_bytes = 0;
     let mut first = None;
     for at in places {
-        let holds_bytes = owners[at].holds_bytes;
-        if holds_bytes >= passed_bytes / 2 && has_some(at) {
+        let (holds_bytes, took_bytes) = (owners[at].holds_bytes, owners[at].took_bytes);
+        let is_his = holds_bytes >= nobodys / 2 || took_most(took_bytes, went, can_bytes);
+        if holds_bytes >= passed_bytes / 2 && is_his && has_some(at) {
             first = Some(at);
             break;
         }
@@ -223,6 +229,14 @@ where none else holds an equal share they pay
   a 900   0  avoided pays
   b  20   0
 
+nobody pays for what nobody has any more
+  a 800   0  kept nobody
+  b  60   3
+
+but who took most himself
+  a 800   0  kept nobody
+  b  60   9  pays
+
 where the machine stands still somebody pays who waits
   a 600   0
   b 500   0  stalled pays
@@ -259,6 +273,7 @@ where the machine stands still somebody pays who waits
                     took_bytes: words[at][2].parse::<u64>().unwrap() * MIB,
                     is_shielded: has(at, "shielded"),
                     is_stalled: has(at, "stalled"),
+                    is_nobody: has(at, "nobody"),
                 })
                 .collect();
             let of = |word| places.clone().find(|at| has(*at, word));
@@ -273,7 +288,7 @@ where the machine stands still somebody pays who waits
             assert_eq!(found, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 13);
+        assert_eq!(count, 15);
     }
 
     #[test]
@@ -284,6 +299,7 @@ where the machine stands still somebody pays who waits
             took_bytes: 0,
             is_shielded: false,
             is_stalled: true,
+            is_nobody: false,
         };
         let found = choose_owner(&[one; 300], 1000 * MIB, false, |_| true);
         assert_eq!(found, Verdict::Pays(0));
@@ -313,6 +329,7 @@ where the machine stands still somebody pays who waits
                     took_bytes: [0, number(100)][number(2) as usize] * MIB,
                     is_shielded: number(8) == 0,
                     is_stalled: number(2) == 0,
+                    is_nobody: number(12) == 0,
                 })
                 .collect();
             let some = number(1 << count);

@@ -8,11 +8,12 @@ use std::vec::Drain;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use rustix::process::{pidfd_send_signal, Signal};
 use zmeld_linux::Host;
 use zmeld_store::release_memory;
 
-use crate::choice::choose_processes;
+use crate::choice::{choose_processes, AT_ONCE_MAX, LARGEST_MAX};
 use crate::event::{Cause, Event, Round, Victim};
 use crate::guard_loop::{end_below, is_over, GuardLoop};
 use crate::memory::Sample;
@@ -111,8 +112,13 @@ pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<Handle>>, Err
     Mailbox::new(thread, ENDING_MAX, |killed: Drain<Arc<Handle>>| {
         for process in killed {
             // Before Linux 5.15, or where it has gone, there is nothing to do.
-            let is_released = release_memory(&process.fd).is_ok();
-            process.is_released.store(is_released, Ordering::Relaxed);
+            let released = release_memory(&process.fd);
+            process
+                .is_released
+                .store(released.is_ok(), Ordering::Relaxed);
+            let errno = released.err().and_then(|it| it.raw_os_error());
+            let is_gone = errno == Some(Errno::SRCH.raw_os_error());
+            process.is_gone.store(is_gone, Ordering::Relaxed);
         }
     })
 }
@@ -120,6 +126,7 @@ pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<Handle>>, Err
 impl GuardLoop {
     /// Tells some to end, where those that were told already do not do.
     pub(crate) fn end_some(&mut self, cause: Cause, sample: &Sample, now: Instant) {
+        self.let_go_of_stuck();
         let in_time = self.endings.iter().filter(|it| !it.is_stuck(now));
         let pending = in_time.clone().filter(|it| !it.is_back);
         let pending: u64 = pending.map(|it| it.process.gives_bytes).sum();
@@ -187,6 +194,18 @@ impl GuardLoop {
             self.tell(victim, now);
         } else if is_over(&mut self.told_would, now) {
             self.outbox.say(Event::Would(victim));
+        }
+    }
+
+    /// Where as many wait in the kernel as there is room for, others may have it.
+    fn let_go_of_stuck(&mut self) {
+        let count = self.endings.len() + AT_ONCE_MAX + LARGEST_MAX;
+        let lacks = count.saturating_sub(ENDING_MAX);
+        for _ in 0..lacks.min(self.retired.capacity() - self.retired.len()) {
+            let Some(at) = self.endings.iter().position(|it| it.is_given_up) else {
+                return;
+            };
+            self.retired.push(self.endings.swap_remove(at).process);
         }
     }
 
@@ -291,7 +310,7 @@ impl GuardLoop {
                 let is_first = ending.killed.is_none();
                 ending.killed.get_or_insert(now);
                 let _ = pidfd_send_signal(&ending.process.handle.fd, Signal::KILL);
-                if is_first {
+                if is_first || ending.is_given_up {
                     self.releaser.leave(Arc::clone(&ending.process.handle));
                 }
                 let round = self.round.as_mut().filter(|_| !ending.is_given_up);
@@ -329,8 +348,11 @@ impl GuardLoop {
     }
 }
 
-/// Whether a process has ended: its descriptor can be read then.
+/// Whether a process has ended: its descriptor can be read then, or it has no memory any more.
 fn has_gone(process: &Process) -> bool {
+    if process.handle.is_gone.load(Ordering::Relaxed) {
+        return true;
+    }
     let mut fds = [PollFd::new(&process.handle.fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -83,9 +83,12 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Short(is_short, sample) => {
-                let more = if *is_short { "" } else { " not" };
-                let any = if *is_short { "" } else { " any more" };
-                write!(f, "memory is{more} short{any}: {}", room(sample))
+                let is = match (is_short, is_soon(sample)) {
+                    (true, true) => "memory goes fast",
+                    (true, false) => "memory is short",
+                    (false, _) => "memory is not short any more",
+                };
+                write!(f, "{is}: {}", room(sample))
             }
             Event::Nothing(cause, sample, account) => {
                 let (why, is_blamed) = account.spared.unwrap_or_default();
@@ -169,11 +172,7 @@ fn because(cause: Cause, sample: &Sample) -> String {
 
 fn room(sample: &Sample) -> String {
     let left = sample.headroom_bytes as f64;
-    let share = percent(left / sample.can_bytes.max(1) as f64);
-    let room = format!(
-        "programs can take {} more, {share} of what they can have",
-        bytes_text(left)
-    );
+    let room = format!("programs can take {} more", bytes_text(left));
     match is_soon(sample) {
         true => format!(
             "{room}, used up in {:.0} s at this rate",

@@ -272,6 +272,7 @@ impl GuardLoop {
         let is_short = is_short || stays;
         if is_short != self.is_short {
             self.is_short = is_short;
+            self.struck.clear();
             self.outbox.say(Event::Short(is_short, *sample));
         }
     }
@@ -284,7 +285,9 @@ impl GuardLoop {
         let is_near = |times| {
             let is_little = sample.headroom_bytes < room * times;
             let is_little = is_little || sample.available_bytes < room * times / 2;
-            is_little || is_soon(sample) || sample.stalled > Some(0.0)
+            is_little
+                || is_soon(sample)
+                || sample.stalled > Some(self.rule.stalled_above.fraction() / 2.0)
         };
         let is_listed = cause.is_some() || is_near(LISTED_BELOW);
         let every = match () {

@@ -81,6 +81,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, Error> {
     let host = Host::here();
     let (rule, is_dry) = wanted(host.root(), file.as_deref())?;
     let Some(rule) = rule.or_else(|| dry_run.then(Default::default)) else {
+        zmeld_linux::service::notify("READY=1");
         log(
             "nothing is guarded: [watch.guard] is not there, or not enabled; write it into \
              /etc/zmeld.toml, or see what it would do: zmeld-guard --dry-run",
@@ -124,7 +125,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, Error> {
 
 /// A line on standard error, as the journal likes it.
 fn log(text: &str) {
-    let text = zmeld_linux::text::made_text(text.as_bytes()).replace('\n', " ");
+    let text = zmeld_linux::text::inert(text);
     // Nobody may read it.
     let _ = writeln!(std::io::stderr(), "zmeld-guard: {text}");
 }

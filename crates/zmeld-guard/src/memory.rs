@@ -68,6 +68,8 @@ pub(crate) struct MemoryMonitor {
     /// What those said last, and the most that zswap's pool may take.
     rooms: Vec<Room>,
     pool_bytes: u64,
+    /// What ZFS gives back.
+    cache_bytes: u64,
     pressure: Worker<Pressure>,
     stalled: Option<(Instant, f64)>,
     headroom: Ring<u64>,
@@ -87,6 +89,7 @@ impl MemoryMonitor {
             all: Vec::new(),
             rooms: Vec::new(),
             pool_bytes: 0,
+            cache_bytes: 0,
             followed: None,
             now: begin,
             buffer: touched(),
@@ -112,6 +115,7 @@ impl MemoryMonitor {
             devices,
             rooms: Vec::with_capacity(DEVICES_MAX),
             pool_bytes: 0,
+            cache_bytes: 0,
             pressure,
             stalled: None,
             headroom: Ring::new(),
@@ -122,11 +126,12 @@ impl MemoryMonitor {
     /// Looks; nothing where `/proc/meminfo` cannot be read.
     pub fn look(&mut self, now: Instant) -> Option<Sample> {
         let (rooms, pool_bytes) = (&mut self.rooms, &mut self.pool_bytes);
+        let cache_bytes = &mut self.cache_bytes;
         let count = rooms.len();
         self.devices.renew(|it| {
             rooms.clear();
             rooms.extend_from_slice(&it.rooms);
-            *pool_bytes = it.pool_bytes;
+            (*pool_bytes, *cache_bytes) = (it.pool_bytes, it.cache_bytes);
             it.now = now;
         });
         if self.rooms.len() != count {
@@ -142,6 +147,7 @@ impl MemoryMonitor {
         let memory = Meminfo::new(self.meminfo.read(&mut self.buffer).ok()?);
         let of = |name: &str| memory.bytes(name).unwrap_or(0);
         let (anonymous, available_bytes) = (of("AnonPages"), memory.available_bytes()?);
+        let available_bytes = available_bytes + self.cache_bytes;
         let in_ram_bytes = anonymous + of("Shmem");
         let swapped = of("SwapTotal").saturating_sub(of("SwapFree"));
         // What is locked is not swapped, however well it would compress.
@@ -222,6 +228,7 @@ struct Devices {
     rooms: Vec<Room>,
     /// The most that zswap's pool may take; 0 where it is off.
     pool_bytes: u64,
+    cache_bytes: u64,
     followed: Option<Instant>,
     /// When it is asked for.
     now: Instant,
@@ -234,6 +241,7 @@ impl Devices {
             self.followed = Some(self.now);
             self.follow();
         }
+        self.cache_bytes = zfs_bytes(&self.host).unwrap_or(0);
         self.rooms.clear();
         for device in self.all.iter_mut().take(DEVICES_MAX) {
             let room = device.room(self.now, &mut self.buffer);
@@ -262,6 +270,17 @@ impl Devices {
             });
         }
     }
+}
+
+/// What ZFS's cache gives back when memory is short: it is none of `MemAvailable`.
+fn zfs_bytes(host: &Host) -> Option<u64> {
+    let text = host.read("/proc/spl/kstat/zfs/arcstats").ok()?;
+    let of = |name: &str| {
+        let mut lines = text.lines().map(str::split_whitespace);
+        let mut words = lines.find_map(|mut it| (it.next() == Some(name)).then_some(it))?;
+        words.nth(1)?.parse::<u64>().ok()
+    };
+    Some(of("size")?.saturating_sub(of("c_min")?))
 }
 
 /// The most that zswap's pool may take; none where it is off.

@@ -1,22 +1,25 @@
 //! Who holds memory: users, services and containers of the system, pods, machines, and users
 //! by their number where there are no groups. Each is one, whatever groups he makes below his own.
 
-use std::collections::hash_map::Entry;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::cmp::Reverse;
+use std::collections::hash_map::{Entry, RandomState};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::walk::OpenGroup;
-use zmeld_linux::groups::{self, GroupPattern, Hierarchy, Outlook, Selection, Version, Walk};
+use zmeld_linux::groups::{self, GroupPattern, Hierarchy, Outlook, Selection, Version};
 use zmeld_linux::{counters, pressure, process, Host, HostError};
 
 use crate::choice::Right;
 use crate::open::Ring;
 use crate::{Error, GuardRule};
 
-/// Owners are no deeper.
+/// Owners are no deeper, nor is what systemd marks below one.
 const DEPTH_MAX: usize = 8;
 /// How fast memory goes is judged by so much.
 const LATELY: Duration = Duration::from_millis(900);
@@ -24,25 +27,25 @@ const LATELY: Duration = Duration::from_millis(900);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// Of an owner so many groups are passed over: a name shields nobody.
 const PASSED_MAX: usize = 32;
-/// What is in a group can be opened by a path that is no longer: the kernel takes 4,096 bytes.
-const PATH_BYTES: usize = 4000;
-/// So many groups of a service are asked for its processes.
-const SUBGROUPS_MAX: usize = 16;
 /// Of so many threads one has memory, where any has: those that end are not listed for long.
 const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
 /// alone anybody could call a group of his own.
-const NEVER: [&str; 18] = [
+const NEVER: [&str; 22] = [
     "/init.scope",
     "/system.slice/systemd-*.service",
     "/system.slice/dbus*.service",
-    "/system.slice/ssh*.service",
-    "/system.slice/system-ssh*.slice",
-    "/system.slice/dropbear*.service",
-    "/system.slice/*getty*",
-    "/system.slice/*dm.service",
+    "/system.slice/seatd.service",
     "/system.slice/display-manager.service",
+    "/system.slice/gdm*.service",
+    "/system.slice/sddm*.service",
+    "/system.slice/lightdm*.service",
+    "/system.slice/lxdm.service",
+    "/system.slice/xdm.service",
+    "/system.slice/nodm.service",
     "/system.slice/greetd*.service",
+    "/system.slice/cosmic-greeter*.service",
+    "/system.slice/plasmalogin*.service",
     "/system.slice/ly.service",
     "/system.slice/ly@*.service",
     "/system.slice/emptty*.service",
@@ -52,6 +55,14 @@ const NEVER: [&str; 18] = [
     "/user.slice/user-*.slice/user@*.service/dbus*.service",
     "/user.slice/user-*.slice/user@*.service/*.slice/dbus*.service",
     "/user.slice/user-*.slice/user@*.service/*.slice/dbus*.socket",
+];
+/// Services that have what users run in them where nothing makes sessions of it: who lets them in is
+/// passed over, and not what they run.
+const LETS_IN: [&str; 4] = [
+    "/system.slice/ssh*.service",
+    "/system.slice/system-ssh*.slice",
+    "/system.slice/dropbear*.service",
+    "/system.slice/*getty*",
 ];
 /// Something below such an owner may be named all the same.
 pub(crate) const NOT_NAMED: &str = "[watch.guard] end does not name it";
@@ -72,20 +83,23 @@ pub(crate) enum Place {
 pub(crate) struct Owner {
     pub id: u64,
     pub place: Place,
+    /// Where his processes are listed.
+    pub list: PathBuf,
     pub shown: String,
     pub right: Right,
     pub held: Held,
-    /// His `OOMScoreAdjust=`, in thousandths of memory.
-    pub shift: i64,
+    /// His `OOMScoreAdjust=`, in thousandths of memory, where he is no user.
+    pub shift: Option<i64>,
     /// He waits for memory himself, as far as that is known.
     pub is_stalled: bool,
 }
 
-/// What a path or an owner is known by where no memory may be taken.
+/// What a path or an owner is known by where no memory may be taken: by numbers of this process's,
+/// so that nobody calls a group as another one is known.
+static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 pub(crate) fn id(of: &(impl Hash + ?Sized)) -> u64 {
-    let mut id = DefaultHasher::new();
-    of.hash(&mut id);
-    id.finish()
+    KEYS.hash_one(of)
 }
 
 /// What somebody holds, and how it came.
@@ -148,78 +162,84 @@ impl History {
 pub(crate) struct Groups {
     pub host: Host,
     /// None where no group counts memory.
-    pub hierarchy: Option<Hierarchy>,
-    /// Where their processes are listed: systemd's own groups, where version 1 counts memory.
-    lists: PathBuf,
+    hierarchy: Option<Hierarchy>,
+    /// Where version 1 counts memory: systemd's own groups, and how they are called.
+    lists: Option<(PathBuf, &'static str)>,
     rule: GuardRule,
     never: Vec<GroupPattern>,
+    lets_in: Vec<GroupPattern>,
     own: Option<PathBuf>,
 }
 
-/// A group of an owner on the way through them, and what is said of it or of one above it.
-#[derive(Debug, Default)]
-pub(crate) struct Visited {
-    /// Where its processes are listed,
-    pub path: PathBuf,
-    /// and where its memory is counted.
-    pub directory: PathBuf,
+/// Where a process is.
+pub(crate) enum Found {
+    /// In groups: where its memory is counted, and where it is listed.
+    In(PathBuf, PathBuf),
+    /// In no group that is seen.
+    Outside,
+    /// So deep that the kernel does not tell.
+    TooDeep,
+    Gone,
+}
+
+/// What is said of a group below an owner's, or of one above it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Said {
     pub is_named: bool,
     /// It is passed over with this group, the topmost one.
     pub passed: Option<u64>,
-    pub is_topmost: bool,
     pub is_avoided: bool,
-    /// Its path is too long: those are of a group above it.
-    pub is_far: bool,
+}
+
+/// What is said of groups, by their numbers.
+pub(crate) type SaidOf = HashMap<u64, Said>;
+
+/// A process of an owner.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub pid: u32,
+    pub owner: u64,
+    pub said: Said,
 }
 
 /// A group of an owner that is passed over, and what it holds.
 #[derive(Debug)]
 pub(crate) struct Passed {
     pub id: u64,
-    pub directory: PathBuf,
-    /// In RAM and all in all,
-    pub held: (u64, u64),
-    /// as the kernel counts it, or else as its processes say: version 1 counts none below a user's
+    pub owner: u64,
+    /// Where it is listed.
+    pub list: PathBuf,
+    pub bytes: u64,
+    /// How much more that is than ten seconds ago.
+    pub took_bytes: u64,
+    /// The kernel counts that; else its processes say it: version 1 counts none below a user's
     /// manager.
     is_counted: bool,
 }
 
-impl Visited {
-    /// Adds it, where it is passed over and the group above it is not, to no more than
-    /// [`PASSED_MAX`]. What cannot be opened shields nobody.
-    pub fn keep_passed(&self, groups: &Groups, group: &OpenGroup, all: &mut Vec<Passed>) {
-        let Some(id) = self.passed else {
-            return;
-        };
-        if self.is_topmost && !self.is_far && all.len() < PASSED_MAX {
-            let held = groups.held(&self.directory);
-            all.push(Passed {
-                id,
-                directory: self.directory.clone(),
-                held: held.unwrap_or_default(),
-                is_counted: held.is_some(),
-            });
-        }
-        let uncounted = all.last_mut().filter(|it| it.id == id && !it.is_counted);
-        if let Some(it) = uncounted {
-            let procs = group.read("cgroup.procs").ok().flatten();
-            let procs = procs.unwrap_or_default();
-            let all = pids(&procs).filter_map(|pid| Status::read(&groups.host, pid));
-            let bytes: u64 = all.map(|it| it.holds_bytes).sum();
-            it.held = (it.held.0 + bytes, it.held.1 + bytes);
-        }
-    }
+/// Who holds memory, and by which processes.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    pub owners: Vec<Owner>,
+    pub members: Vec<Member>,
+    pub passed: Vec<Passed>,
 }
 
 impl Groups {
     pub fn find(host: &Host, rule: &GuardRule) -> Result<Groups, Error> {
-        let hierarchy = Hierarchy::find(host)?;
-        let (mut lists, mut own) = (PathBuf::new(), None);
+        let hierarchy = match Hierarchy::find(host) {
+            // What is there counts no memory.
+            Err(HostError::GroupsUnseen) if !counts_memory(host) => None,
+            found => found?,
+        };
+        let (mut lists, mut own) = (None, None);
         if let Some(it) = &hierarchy {
-            let systemd = ["unified", "systemd"].map(|name| it.top.with_file_name(name));
-            let mut systemd = systemd.into_iter().filter(|_| it.version == Version::One);
-            let found = systemd.find(|it| host.exists(it.join("user.slice/cgroup.procs")));
-            lists = found.unwrap_or_else(|| it.top.clone());
+            let all = [("unified", ""), ("systemd", "name=systemd")];
+            let mut all = all
+                .map(|(name, kind)| (it.top.with_file_name(name), kind))
+                .into_iter();
+            let is_there = |it: &Path| host.exists(it.join("user.slice/cgroup.procs"));
+            lists = all.find(|(list, _)| it.version == Version::One && is_there(list));
             own = it.group_of(host, "self")?;
         }
         Ok(Groups {
@@ -227,26 +247,61 @@ impl Groups {
             hierarchy,
             lists,
             rule: rule.clone(),
-            never: never(),
+            never: patterns(&NEVER),
+            lets_in: patterns(&LETS_IN),
             own,
         })
     }
 
     /// Where a group's processes are listed.
-    pub fn list(&self, directory: &Path) -> PathBuf {
+    fn list(&self, directory: &Path) -> PathBuf {
         let top = self.hierarchy.as_ref().map(|it| it.top.as_path());
         let below = top.and_then(|top| directory.strip_prefix(top).ok());
-        let list = below.map(|it| self.lists.join(it));
+        let list = below
+            .zip(self.lists.as_ref())
+            .map(|(below, (lists, _))| lists.join(below));
         let list = list.filter(|it| self.host.exists(it.join("cgroup.procs")));
         list.unwrap_or_else(|| directory.to_owned())
     }
 
+    /// Where a process is now.
+    pub fn find_process(&self, pid: u32) -> Found {
+        let Some(hierarchy) = &self.hierarchy else {
+            return Found::Outside;
+        };
+        let text = match self.host.read_bytes(format!("/proc/{pid}/cgroup")) {
+            Ok(text) => text,
+            Err(HostError::File(err)) if err.cause.raw_os_error() == Some(TOO_LONG) => {
+                return Found::TooDeep;
+            }
+            Err(_) => return Found::Gone,
+        };
+        let Some(counted) = hierarchy.group_in(&text) else {
+            return Found::Outside;
+        };
+        let listed = self.lists.as_ref().and_then(|(lists, kind)| {
+            let mut lines = text.split(|byte| *byte == b'\n');
+            let path = lines.find_map(|line| {
+                let mut words = line.splitn(3, |byte| *byte == b':').skip(1);
+                (words.next()? == kind.as_bytes()).then(|| words.next())?
+            })?;
+            let path = Path::new(OsStr::from_bytes(path)).strip_prefix("/");
+            Some(lists.join(path.ok()?))
+        });
+        let listed = listed.unwrap_or_else(|| counted.clone());
+        Found::In(counted, listed)
+    }
+
     /// A group's path from the root of its hierarchy on.
     pub fn shown(&self, directory: &Path) -> String {
-        match (&self.hierarchy, directory.strip_prefix(&self.lists)) {
-            (Some(it), Ok(below)) => it.shown(&it.top.join(below)),
-            (Some(it), _) => it.shown(directory),
-            _ => String::new(),
+        let Some(it) = &self.hierarchy else {
+            return String::new();
+        };
+        let lists = self.lists.as_ref();
+        let below = lists.and_then(|(lists, _)| directory.strip_prefix(lists).ok());
+        match below {
+            Some(below) => it.shown(&it.top.join(below)),
+            None => it.shown(directory),
         }
     }
 
@@ -267,95 +322,189 @@ impl Groups {
         self.rule.end.is_empty() || self.rule.end.iter().any(|it| it.matches(shown))
     }
 
-    /// Whether it is for a group where its processes are listed, or for one above that.
-    pub fn has_named(&self, list: &Path) -> bool {
-        above(&self.shown(list)).any(|it| self.is_named(it))
-    }
-
-    /// Whether the kernel says that a process is in a group where it is listed, or below it; none
-    /// where it does not say.
-    pub fn is_within(&self, pid: u32, list: &Path) -> Option<bool> {
-        let hierarchy = self.hierarchy.as_ref()?;
-        let group = hierarchy.group_of(&self.host, &pid.to_string());
-        let is_told = list.starts_with(&hierarchy.top);
-        Some(group.ok()??.starts_with(list)).filter(|_| is_told)
-    }
-
-    /// Goes through an owner's groups, his own first, until `visit` has seen enough. Below his own
-    /// some are passed over: what the rule protects, what he needs himself, what he would keep.
-    pub fn walk(&self, directory: &Path, mut visit: impl FnMut(&OpenGroup, Visited) -> bool) {
-        let (list, uid) = (self.list(directory), uid_of(directory));
-        // How deep the topmost one stands for which it holds.
-        let (mut named, mut passed, mut avoided) = (None, None, None);
-        let mut walk = Walk::new(&self.host, &list);
-        // One that is gone, or cannot be entered, is left out.
-        while walk.next().unwrap_or(false) {
-            let (group, depth) = (walk.group(), walk.group().depth());
-            named = named.filter(|at| *at < depth);
-            passed = passed.filter(|(at, _)| *at < depth);
-            avoided = avoided.filter(|at| *at < depth);
-            let shown = self.shown(group.path());
-            let is_named = match depth {
-                0 => self.has_named(group.path()),
-                _ => self.is_named(&shown),
-            };
-            named = named.or(is_named.then_some(depth));
-            if depth > 0 {
-                let has = |name| self.has_attribute(group.path(), name, uid);
-                let is_any = |all: &[GroupPattern]| all.iter().any(|it| it.matches(&shown));
-                let is_passed = || is_any(&self.rule.protect) || is_any(&self.never);
-                if passed.is_none() && (is_passed() || has("user.oomd_omit")) {
-                    passed = Some((depth, id(group.path())));
-                }
-                if avoided.is_none() && has("user.oomd_avoid") {
-                    avoided = Some(depth);
-                }
+    /// What is said of a group below an owner's own, `top`, where they are listed. Below that some are passed over: what
+    /// the rule protects, what he needs himself, what he would keep. `topmost` is told of each.
+    pub fn said(
+        &self,
+        top: &Path,
+        list: &Path,
+        known: &mut SaidOf,
+        mut topmost: impl FnMut(u64, &Path),
+    ) -> Said {
+        let shown = self.shown(top);
+        let mut said = Said {
+            is_named: above(&shown).any(|it| self.is_named(it)),
+            ..Said::default()
+        };
+        let Ok(below) = list.strip_prefix(top) else {
+            return said;
+        };
+        let uid = uid_of(top);
+        let mut level = KEYS.build_hasher();
+        top.hash(&mut level);
+        // Of a path only as much is looked at as a pattern has names: whoever makes groups makes
+        // them as deep as he likes.
+        let mut depth = shown.split('/').count() - 1;
+        let names = below.as_os_str().as_bytes().split(|byte| *byte == b'/');
+        let mut end = top.as_os_str().len();
+        for name in names.filter(|it| !it.is_empty()) {
+            (end, depth) = (end + 1 + name.len(), depth + 1);
+            level.write(name);
+            level.write_u8(b'/');
+            let id = level.clone().finish();
+            if let Some(known) = known.get(&id) {
+                said = *known;
+                continue;
             }
-            let mut above = group.path().ancestors();
-            let path = above.find(|it| it.as_os_str().len() <= PATH_BYTES);
-            let path = path.unwrap_or(&list);
-            let below = path.strip_prefix(&list);
-            let visited = Visited {
-                path: path.to_owned(),
-                is_far: path.as_os_str().len() < group.path().as_os_str().len(),
-                directory: directory.join(below.unwrap_or(Path::new(""))),
-                is_named: named.is_some(),
-                passed: passed.map(|(_, id)| id),
-                is_topmost: passed.is_some_and(|(at, _)| at == depth),
-                is_avoided: avoided.is_some(),
+            let path = Path::new(OsStr::from_bytes(&list.as_os_str().as_bytes()[..end]));
+            let name = String::from_utf8_lossy(name);
+            let shown = if depth <= 2 * DEPTH_MAX {
+                self.shown(path)
+            } else {
+                String::new()
             };
-            if !visit(group, visited) {
-                return;
+            let is = |it: &GroupPattern| match it.is_path() {
+                true => it.matches(&shown),
+                false => it.matches(&name),
+            };
+            let has = |name| depth <= 2 * DEPTH_MAX && self.has_attribute(path, name, uid);
+            said.is_named = said.is_named || self.rule.end.iter().any(is);
+            let mut passed = self.rule.protect.iter().chain(&self.never);
+            if said.passed.is_none() && (passed.any(is) || has("user.oomd_omit")) {
+                said.passed = Some(id);
+                topmost(id, path);
             }
-            let _ = walk.descend();
+            said.is_avoided = said.is_avoided || has("user.oomd_avoid");
+            known.insert(id, said);
         }
+        said
     }
 
-    /// All owners, without what was held before; `is_stall` asks who waits for memory.
-    pub fn owners(&self, is_stall: bool) -> Result<Vec<Owner>, HostError> {
-        let mut owners = Vec::new();
+    /// All owners, the largest first, without what was held before, and their processes;
+    /// `is_stall` asks who waits for memory.
+    pub fn census(&self, is_stall: bool) -> Result<Census, HostError> {
+        let mut all = Census::default();
         if let Some(hierarchy) = &self.hierarchy {
-            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, &mut owners)?;
+            self.add_groups(hierarchy, &hierarchy.top, 0, is_stall, &mut all.owners)?;
         }
-        // What they hold, and whether any of it may be ended.
-        let mut users: HashMap<u32, (u64, bool)> = HashMap::new();
-        for pid in self.unowned()? {
-            if let Some(status) = Status::read(&self.host, pid) {
-                let (bytes, may) = users.entry(status.uid).or_default();
-                *bytes += status.holds_bytes;
-                *may = *may || !is_never(&self.host, pid, 0);
+        let groups = all.owners.iter().enumerate();
+        let groups: HashMap<PathBuf, usize> = groups
+            .filter_map(|(at, it)| Some((it.directory()?.to_owned(), at)))
+            .collect();
+        let (mut users, mut known) = (HashMap::new(), SaidOf::new());
+        // The least `OOMScoreAdjust=` in each group of who is no user.
+        let mut adjusted: HashMap<(usize, u64), i64> = HashMap::new();
+        for pid in self.host.processes()? {
+            let found = self.find_process(pid);
+            let at = match &found {
+                Found::In(counted, _) => {
+                    let above: Vec<&Path> = counted.ancestors().collect();
+                    let mut above = above.into_iter().rev().take(2 * DEPTH_MAX);
+                    above.find_map(|it| groups.get(it).copied())
+                }
+                // Whoever goes so deep is known by his number.
+                Found::TooDeep => {
+                    let uid = Status::read(&self.host, pid).map(|it| it.uid);
+                    let is_his = |it: &Owner| uid.is_some() && uid_of(&it.list) == uid;
+                    all.owners.iter().position(is_his)
+                }
+                Found::Outside => None,
+                Found::Gone => continue,
+            };
+            let Some(at) = at else {
+                self.add_outside(pid, &mut users, &mut all);
+                continue;
+            };
+            let owner = &all.owners[at];
+            let list = match found {
+                Found::In(_, list) => list,
+                _ => owner.list.clone(),
+            };
+            let passed = &mut all.passed;
+            let said = self.said(&owner.list, &list, &mut known, |id, list| {
+                let of_his = passed.iter().filter(|it| it.owner == owner.id);
+                if of_his.count() < PASSED_MAX {
+                    let below = list.strip_prefix(&owner.list).unwrap_or(list);
+                    let counted = owner.directory().map(|it| it.join(below));
+                    let held = counted.and_then(|it| self.held(&it));
+                    passed.push(Passed {
+                        id,
+                        owner: owner.id,
+                        list: list.to_owned(),
+                        bytes: held.map_or(0, |it| it.1),
+                        took_bytes: 0,
+                        is_counted: held.is_some(),
+                    });
+                }
+            });
+            let mut passed = passed.iter_mut();
+            let shield = passed.find(|it| Some(it.id) == said.passed && !it.is_counted);
+            if let Some(it) = shield {
+                it.bytes += Status::read(&self.host, pid).map_or(0, |it| it.holds_bytes);
+            }
+            if uid_of(&owner.list).is_none() {
+                let adjust = self.host.read(format!("/proc/{pid}/oom_score_adj"));
+                if let Some(adjust) = adjust.ok().and_then(|it| it.trim().parse().ok()) {
+                    let least = adjusted.entry((at, id(&list))).or_insert(adjust);
+                    *least = adjust.min(*least);
+                }
+            }
+            all.members.push(Member {
+                pid,
+                owner: owner.id,
+                said,
+            });
+        }
+        // Only root could give one a lower one. A pod has that of its containers: the lowest there is
+        // keeps its place. A higher one is a service's own, whose other owners are no less for it.
+        for ((at, _), least) in adjusted {
+            let owner = &mut all.owners[at];
+            let shift = owner.shift.map_or(least, |it| it.max(least));
+            let is_service = owner.shown.ends_with(".service");
+            owner.shift = Some(if is_service { shift } else { shift.min(0) });
+        }
+        // Something below him may be named all the same.
+        let named = all.members.iter().filter(|it| it.said.is_named);
+        let named: HashSet<u64> = named.map(|it| it.owner).collect();
+        for owner in &mut all.owners {
+            if owner.right == Right::Kept(NOT_NAMED) && named.contains(&owner.id) {
+                owner.right = Right::Ended;
             }
         }
-        owners.extend(users.into_iter().map(|(uid, (bytes, may))| {
-            let right = match () {
-                () if !may => Right::Kept("it is needed to get at the machine"),
-                () if !self.is_named("/") => Right::Kept(NOT_NAMED),
-                () => Right::Ended,
+        all.owners.sort_by_key(|it| Reverse(it.held.all_bytes));
+        Ok(all)
+    }
+
+    /// A process that is in no owner's group is its user's.
+    fn add_outside(&self, pid: u32, users: &mut HashMap<u32, usize>, all: &mut Census) {
+        let Some(status) = Status::read(&self.host, pid) else {
+            return;
+        };
+        let at = *users.entry(status.uid).or_insert_with(|| {
+            let right = Right::Kept("it is needed to get at the machine");
+            let shown = format!("user {} outside of all groups", status.uid);
+            all.owners
+                .push(Owner::new(Place::User(status.uid), shown, right, (0, 0)));
+            all.owners.len() - 1
+        });
+        let owner = &mut all.owners[at];
+        owner.held.ram_bytes += status.holds_bytes;
+        owner.held.all_bytes += status.holds_bytes;
+        let is_named = self.is_named("/");
+        if !is_never(&self.host, pid, 0) {
+            owner.right = match is_named {
+                true => Right::Ended,
+                false => Right::Kept(NOT_NAMED),
             };
-            let shown = format!("user {uid} outside of all groups");
-            Owner::new(Place::User(uid), shown, right, (bytes, bytes))
-        }));
-        Ok(owners)
+        }
+        all.members.push(Member {
+            pid,
+            owner: owner.id,
+            said: Said {
+                is_named,
+                ..Said::default()
+            },
+        });
     }
 
     fn add_groups(
@@ -376,13 +525,10 @@ impl Groups {
             let Some(held) = self.held(&directory) else {
                 continue;
             };
-            let (right, shift) = (
-                self.right(&directory, &shown),
-                self.shift(&directory, &shown),
-            );
+            let right = self.right(&directory, &shown);
             owners.push(Owner {
-                shift,
                 is_stalled: !is_stall || self.is_stalled(&directory),
+                list: self.list(&directory),
                 ..Owner::new(Place::Group(directory), shown, right, held)
             });
         }
@@ -427,63 +573,54 @@ impl Groups {
     /// What a group holds, in RAM and all in all; none where it is gone, or not counted.
     pub fn held(&self, directory: &Path) -> Option<(u64, u64)> {
         // Version 1 has `total_` before each, for all below it.
-        let prefix = match self.hierarchy.as_ref()?.version {
+        let version = self.hierarchy.as_ref()?.version;
+        let prefix = match version {
             Version::One => "total_",
             Version::Two => "",
         };
         let stat = self.host.read(directory.join("memory.stat")).ok()?;
         let value = |name: &str| counters::value(&stat, &format!("{prefix}{name}"));
         let of = |name: &str| value(name).unwrap_or(0);
-        let ram_bytes = value("anon").or(value("rss"))? + of("shmem");
-        let swapped = self.host.read_u64(directory.join("memory.swap.current"));
-        let other_bytes = of("swap") + of("kernel") + swapped.unwrap_or(0);
-        // The kernel can have that back; that is in RAM again, and in swap still.
-        let in_both = of("slab_reclaimable") + of("swapcached");
-        Some((ram_bytes, ram_bytes + other_bytes.saturating_sub(in_both)))
-    }
-
-    /// The `OOMScoreAdjust=` of a service that is no user's: no process of it has a lower one, and
-    /// only root could give it one.
-    fn shift(&self, directory: &Path, shown: &str) -> i64 {
-        if shown.starts_with("/user.slice/") || !shown.ends_with(".service") {
-            return 0;
-        }
-        let list = self.list(directory);
-        let procs = |group: &Path| {
-            let text = self.host.read_start(&group.join("cgroup.procs"), 512);
-            let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
-            // A number that was cut off is another's.
-            text.rfind('\n')
-                .map_or(String::new(), |end| text[..=end].to_owned())
+        let number = |name: &str| self.host.read_u64(directory.join(name)).unwrap_or(0);
+        let programs = value("anon").or(value("rss"))? + of("shmem");
+        // All but what the kernel can have back, whatever has it: pages that no process has mapped any
+        // more are the group's all the same. What is in the swap cache is in `file`, or `cache`, too.
+        let used = number(version.usage_file());
+        let (files, swapped) = match version {
+            Version::One => (of("cache"), of("swap")),
+            Version::Two => (of("file"), number("memory.swap.current")),
         };
-        let mut text = procs(&list);
-        if text.is_empty() {
-            // `DelegateSubgroup=` has its processes below.
-            let below = self.host.folders(&list).unwrap_or_default();
-            text.extend(below.iter().take(SUBGROUPS_MAX).map(|it| procs(it)));
-        }
-        let adjusted = text.lines().filter_map(|pid| {
-            let text = self.host.read(format!("/proc/{pid}/oom_score_adj")).ok()?;
-            text.trim().parse().ok()
-        });
-        adjusted.min().unwrap_or(0)
+        let used = (used + of("shmem")).saturating_sub(files + of("slab_reclaimable"));
+        let listed = match version {
+            // Swap counts what is in its cache no more.
+            Version::One => of("inactive_anon") + of("active_anon"),
+            Version::Two => 0,
+        };
+        Some((programs, used.max(programs).max(listed) + swapped))
     }
 
-    /// Whether its tasks waited for memory together, as far as the kernel tells.
+    /// Whether its tasks waited for memory, as far as the kernel tells. Its mean is slow: it comes to
+    /// two thirds of what is in ten seconds.
     fn is_stalled(&self, directory: &Path) -> bool {
         let text = self.host.read(directory.join("memory.pressure")).ok();
-        let full = text.and_then(|it| pressure::line(&it, "full"));
-        full.is_none_or(|it| it.avg10_percent / 100.0 >= self.rule.stalled_above.fraction())
+        let some = text.and_then(|it| pressure::line(&it, "some"));
+        let most = self.rule.stalled_above.fraction();
+        some.is_none_or(|it| it.avg10_percent / 100.0 >= most / 2.0)
     }
 
-    /// Processes that are in no owner's group: those of the root, or all.
-    pub fn unowned(&self) -> Result<Vec<u32>, HostError> {
-        let Some(it) = &self.hierarchy else {
-            return self.host.processes();
-        };
-        let text = self.host.read_optional(it.top.join("cgroup.procs"))?;
-        Ok(pids(&text.unwrap_or_default()).collect())
+    /// Whether a group has what users run in it, beside who lets them in.
+    pub fn lets_in(&self, shown: &str) -> bool {
+        above(shown).any(|it| self.lets_in.iter().any(|p| p.matches(it)))
     }
+}
+
+/// ENAMETOOLONG: a path of more than 4,096 bytes.
+const TOO_LONG: i32 = rustix::io::Errno::NAMETOOLONG.raw_os_error();
+
+/// Whether groups of version 2 count memory: a kernel may be told not to (`cgroup_disable=memory`).
+fn counts_memory(host: &Host) -> bool {
+    let has = |file: &str| host.read(Path::new("/sys/fs/cgroup").join(file));
+    has("cgroup.controllers").is_ok_and(|it| it.split_whitespace().any(|it| it == "memory"))
 }
 
 /// Whether a process is the first one, this one, or one that the kernel ends never, whose score
@@ -494,16 +631,12 @@ pub(crate) fn is_never(host: &Host, pid: u32, score: u32) -> bool {
     is_self || score == 0 && adjusted().is_ok_and(|it| it.trim() == "-1000")
 }
 
-/// The numbers in a list of processes.
-pub(crate) fn pids(text: &str) -> impl Iterator<Item = u32> + '_ {
-    text.lines().filter_map(|it| it.parse().ok())
-}
-
 impl Owner {
     fn new(place: Place, shown: String, right: Right, held: (u64, u64)) -> Owner {
         Owner {
             id: id(&place),
             place,
+            list: PathBuf::new(),
             shown,
             right,
             held: Held {
@@ -511,19 +644,27 @@ impl Owner {
                 all_bytes: held.1,
                 ..Held::default()
             },
-            shift: 0,
+            shift: None,
             is_stalled: true,
         }
     }
 
     pub fn nobody() -> Owner {
-        let right = Right::Kept("it is charged to nobody who is there");
-        let shown = "memory of nobody who is there".to_owned();
+        let right = Right::Kept("nobody who is there is charged for it");
+        let shown = "memory that outlived who took it (files in tmpfs)".to_owned();
         Owner::new(Place::Nobody, shown, right, (0, 0))
     }
 
-    pub fn is_kept(&self) -> bool {
-        matches!(self.right, Right::Kept(_))
+    pub fn shift(&self) -> i64 {
+        self.shift.unwrap_or(0)
+    }
+
+    /// Of a group, where it counts his memory.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Group(directory) => Some(directory),
+            Place::User(_) | Place::Nobody => None,
+        }
     }
 }
 
@@ -540,13 +681,13 @@ pub(crate) fn uid_of(directory: &Path) -> Option<u32> {
     directory.ancestors().filter_map(uid).last()
 }
 
-fn never() -> Vec<GroupPattern> {
-    NEVER.iter().filter_map(|it| it.parse().ok()).collect()
+fn patterns(all: &[&str]) -> Vec<GroupPattern> {
+    all.iter().filter_map(|it| it.parse().ok()).collect()
 }
 
 /// Whether a path names what is never ended, or something below that.
 pub fn is_never_ended(pattern: &GroupPattern) -> bool {
-    let never = never();
+    let never = patterns(&NEVER);
     let path = pattern.to_string();
     let is_it = |it: &str| never.iter().any(|never| never.matches(it));
     pattern.is_path() && above(&path).any(is_it)
@@ -616,8 +757,8 @@ impl Status {
             value.strip_suffix(" kB")?.parse().ok()
         };
         let of = |name: &str| kib(name).unwrap_or(0) << 10;
-        // A thread of the kernel has none.
-        let resident = kib("VmRSS")?;
+        // A thread of the kernel has none; of one whose first thread has ended it may not be found.
+        let resident = kib("VmRSS").or(has_ended.then_some(0))?;
         let anonymous = kib("RssAnon").unwrap_or(resident) << 10;
         let gives_bytes = anonymous + of("VmSwap") + of("VmPTE");
         let mut spaces = field("NSpid").unwrap_or_default().split_whitespace();

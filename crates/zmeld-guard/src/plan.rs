@@ -2,8 +2,7 @@
 //! thread of its own, since it opens files, takes memory, and takes as long as whoever makes
 //! groups wants it to.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,20 +16,16 @@ use crate::ending::ENDING_MAX;
 use crate::event::Account;
 use crate::guard_loop::{end_below, hurry};
 use crate::memory::MemoryMonitor;
-use crate::owners::{uid_of, unmatched, Groups, History, Owner, Passed, Place, NOT_NAMED};
+use crate::owners::{uid_of, unmatched, Census, Groups, History, Owner, Passed, Place};
 use crate::processes::{list, Process};
-use crate::{is_due, Error, GuardRule};
+use crate::{Error, GuardRule};
 
 /// No more owners are followed, the largest ones.
 const OWNERS_MAX: usize = 512;
 /// Of so many owners processes are listed, until one has some that may be ended.
 const LISTED_MAX: usize = 4;
-/// Who has many groups is not gone through for longer, where he is not to pay.
-const LOOKED_INTO_MAX: Duration = Duration::from_millis(50);
 /// What a process took is told by the list before, where that is no older.
 const LISTED_WITHIN: Duration = Duration::from_secs(3);
-/// How often owners are looked into for groups that are passed over.
-const LOOKED_INTO_EVERY: Duration = Duration::from_secs(1);
 
 /// What is asked for, and what came of it.
 #[derive(Debug, Default)]
@@ -67,6 +62,9 @@ impl Plan {
     }
 }
 
+/// What memory in RAM is known by beside owners.
+const IN_RAM: u64 = 0;
+
 /// Who makes them.
 pub(crate) struct Planner {
     host: Host,
@@ -74,7 +72,6 @@ pub(crate) struct Planner {
     groups: Option<Groups>,
     history: History,
     looked: Option<Instant>,
-    looked_into: Option<Instant>,
     /// When processes were listed last, and what each would have given back.
     listed: Option<(Instant, HashMap<u32, u64>)>,
     has_thread: bool,
@@ -89,7 +86,6 @@ impl Planner {
             groups: None,
             history: History::default(),
             looked: None,
-            looked_into: None,
             listed: None,
             has_thread,
             is_slow: has_thread,
@@ -98,7 +94,7 @@ impl Planner {
 
     pub fn make(&mut self, plan: &mut Plan) {
         let begin = Instant::now();
-        if plan.is_listed && std::mem::take(&mut self.is_slow) {
+        if std::mem::take(&mut self.is_slow) {
             // Opening takes memory: who has this priority may have what others may not.
             let _ = hurry(&self.host);
         }
@@ -124,17 +120,19 @@ impl Planner {
         };
         let now = plan.asked.unwrap_or_else(Instant::now);
         let before = in_ram_bytes(&self.host);
-        let mut owners = self.survey(&groups, plan, now)?;
-        plan.rate = owners.iter().map(|it| it.held.rate).sum();
-        let owned: u64 = owners.iter().map(|it| it.held.ram_bytes).sum();
-        // What comes or goes meanwhile is not nobody's.
+        let mut census = self.census(&groups, plan.is_stall, now)?;
+        plan.rate = census.owners.iter().map(|it| it.held.rate).sum();
+        let owned: u64 = census.owners.iter().map(|it| it.held.ram_bytes).sum();
+        // What comes or goes meanwhile is not nobody's, nor is what goes on without who had it taken.
         let in_ram = before.min(in_ram_bytes(&self.host));
+        let grown = self.history.keep(IN_RAM, (in_ram, in_ram), now, None);
         let nobodys = in_ram.saturating_sub(owned);
         let mut nobody = Owner::nobody();
         nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
-        owners.push(nobody);
+        nobody.held.took_bytes = nobody.held.took_bytes.min(grown.took_bytes);
+        census.owners.push(nobody);
         if plan.is_listed {
-            self.choose(&groups, &owners, plan, now);
+            self.choose(&groups, &census, plan, now);
         }
         self.history.forget(now);
         self.looked = Some(now);
@@ -143,69 +141,31 @@ impl Planner {
     }
 
     /// The owners, the largest first, with what they took.
-    fn survey(&mut self, groups: &Groups, plan: &Plan, now: Instant) -> Result<Vec<Owner>, Error> {
-        let mut owners = groups.owners(plan.is_stall)?;
-        owners.sort_by_key(|it| Reverse(it.held.all_bytes));
-        owners.truncate(OWNERS_MAX);
-        let is_due = is_due(self.looked_into, LOOKED_INTO_EVERY, now);
-        for owner in &mut owners {
+    fn census(&mut self, groups: &Groups, is_stall: bool, now: Instant) -> Result<Census, Error> {
+        let mut census = groups.census(is_stall)?;
+        census.owners.truncate(OWNERS_MAX);
+        for owner in &mut census.owners {
             let held = (owner.held.ram_bytes, owner.held.all_bytes);
             owner.held = self.history.keep(owner.id, held, now, self.looked);
-            let is_named_below = owner.right == Right::Kept(NOT_NAMED);
-            let Place::Group(directory) = &owner.place else {
-                continue;
-            };
-            if !is_named_below && (owner.is_kept() || !is_due) {
-                continue;
-            }
-            let (mut is_named, mut passed) = (false, Vec::new());
-            let begin = Instant::now();
-            groups.walk(directory, |group, it| {
-                is_named |= it.is_named;
-                it.keep_passed(groups, group, &mut passed);
-                begin.elapsed() < LOOKED_INTO_MAX
-            });
-            // What they take is followed from now on.
-            self.shields(&passed, 0, 0, now);
-            if is_named && is_named_below {
-                owner.right = Right::Ended;
-            }
         }
-        if is_due {
-            self.looked_into = Some(now);
+        for it in &mut census.passed {
+            let held = self.history.keep(it.id, (0, it.bytes), now, self.looked);
+            it.took_bytes = held.took_bytes;
         }
-        Ok(owners)
-    }
-
-    /// Groups that are passed over and shield what is in them: one that took more than half of
-    /// what went shields nobody, nor do all of an owner together.
-    fn shields(
-        &mut self,
-        passed: &[Passed],
-        went_bytes: u64,
-        can_bytes: u64,
-        now: Instant,
-    ) -> HashSet<u64> {
-        let mut shields = HashMap::new();
-        for it in passed {
-            let held = self.history.keep(it.id, it.held, now, self.looked_into);
-            shields.insert(it.id, held.took_bytes);
-        }
-        let all: u64 = shields.values().sum();
-        let is_most = |took| took_most(took, went_bytes, can_bytes);
-        shields.retain(|_, took| !is_most(*took) && !is_most(all));
-        shields.into_keys().collect()
+        Ok(census)
     }
 
     /// Who pays, with his processes.
-    fn choose(&mut self, groups: &Groups, owners: &[Owner], plan: &mut Plan, now: Instant) {
+    fn choose(&mut self, groups: &Groups, census: &Census, plan: &mut Plan, now: Instant) {
+        let owners = &census.owners;
         let can = plan.can_bytes as i64;
         let figures = owners.iter().map(|it| OwnerFigures {
             right: it.right,
-            holds_bytes: (it.held.all_bytes as i64 + it.shift * (can / 1000)).max(0) as u64,
+            holds_bytes: (it.held.all_bytes as i64 + it.shift() * (can / 1000)).max(0) as u64,
             took_bytes: it.held.took_bytes,
-            is_shielded: it.shift < 0,
+            is_shielded: it.shift() < 0,
             is_stalled: it.is_stalled,
+            is_nobody: matches!(it.place, Place::Nobody),
         });
         let figures: Vec<OwnerFigures> = figures.collect();
         let (went_bytes, going) = (went_bytes(&figures), &plan.going);
@@ -217,17 +177,21 @@ impl Planner {
             left -= 1;
             let is_told = |pid| going.iter().any(|(_, told, _)| *told == pid);
             let owner = &owners[at];
-            plan.processes = list(groups, owner, is_told, |passed| {
-                self.shields(passed, went_bytes, plan.can_bytes, now)
-            });
+            // A group that is passed over and took more than half of what went shields nobody, nor do
+            // all of an owner together.
+            let own = census.passed.iter().filter(|it| it.owner == owner.id);
+            let all: u64 = own.map(|it| it.took_bytes).sum();
+            let is_most = |took| took_most(took, went_bytes, plan.can_bytes);
+            let shields = |it: &Passed| !is_most(it.took_bytes) && !is_most(all);
+            plan.processes = list(groups, census, owner, is_told, shields);
             // Nobody else pays while his are on their way out.
             let mut own = going.iter().filter(|(id, ..)| *id == owner.id);
             let is_going = own.any(|(.., is_stuck)| !is_stuck);
             if plan.processes.is_empty() && !is_going {
                 // Nor for what he has under names of his own, where that is most of what he holds: a
                 // user's manager alone is not.
-                let shields = |passed: &[Passed]| passed_by_root(owner, passed);
-                plan.processes = list(groups, owner, is_told, shields);
+                let shields = |it: &Passed| !is_his(owner, &it.list);
+                plan.processes = list(groups, census, owner, is_told, shields);
                 let given: u64 = plan.processes.iter().map(|it| it.gives_bytes).sum();
                 if given < owner.held.all_bytes / 2 {
                     plan.processes.clear();
@@ -238,6 +202,8 @@ impl Planner {
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
         let had = self.listed.take();
         let had = had.filter(|(at, _)| now.duration_since(*at) < LISTED_WITHIN);
+        // What one took that was not seen before, and would go on taking, is not known.
+        plan.rate *= f64::from(u8::from(had.is_some()));
         if let Some((at, had)) = &had {
             let since = now.duration_since(*at).as_secs_f64().max(0.05);
             for it in &mut plan.processes {
@@ -271,19 +237,12 @@ impl Planner {
     }
 }
 
-/// Groups that are passed over and that no user could have made: he makes groups below his manager's.
-fn passed_by_root(owner: &Owner, passed: &[Passed]) -> HashSet<u64> {
-    let is_his = |directory: &Path| {
-        let Place::Group(top) = &owner.place else {
-            return false;
-        };
-        let below = directory.strip_prefix(top).ok();
-        let first = below.and_then(|it| it.components().next()?.as_os_str().to_str());
-        let is_manager = |it: &str| it.starts_with("user@") && it.ends_with(".service");
-        uid_of(top).is_some() && first.is_some_and(is_manager)
-    };
-    let passed = passed.iter().filter(|it| !is_his(&it.directory));
-    passed.map(|it| it.id).collect()
+/// Whether a user could have made a group: he makes groups below his manager's.
+fn is_his(owner: &Owner, list: &Path) -> bool {
+    let below = list.strip_prefix(&owner.list).ok();
+    let first = below.and_then(|it| it.components().next()?.as_os_str().to_str());
+    let is_manager = |it: &str| it.starts_with("user@") && it.ends_with(".service");
+    uid_of(&owner.list).is_some() && first.is_some_and(is_manager)
 }
 
 /// What programs have in RAM, with files in memory.
@@ -302,14 +261,13 @@ fn in_ram_bytes(host: &Host) -> u64 {
 pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
     let groups = Groups::find(host, rule)?;
     let mut planner = Planner::new(host.clone(), rule.clone(), false);
-    let owners = planner.survey(&groups, &Plan::default(), Instant::now())?;
+    let census = planner.census(&groups, false, Instant::now())?;
     let line = |owner: &Owner| {
         let held = bytes_text(owner.held.all_bytes as f64);
         if let Right::Kept(why) = owner.right {
             return format!("{} holds {held}; it is not ended: {why}", owner.shown);
         }
-        let all = |passed: &[Passed]| passed.iter().map(|it| it.id).collect();
-        let processes = list(&groups, owner, |_| false, all);
+        let processes = list(&groups, &census, owner, |_| false, |_| true);
         let first = processes.first().map(|it| {
             let (name, pid, score) = (&it.name, it.pid, it.score);
             format!("{name} ({pid}), oom_score {score}, would go first")
@@ -324,6 +282,6 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         let (left, below) = (bytes(left), bytes(below));
         format!("programs can take {left} more; below {below} something is ended")
     });
-    let lines = room.into_iter().chain(owners.iter().map(line));
+    let lines = room.into_iter().chain(census.owners.iter().map(line));
     Ok(lines.chain(unmatched(host, rule)).collect())
 }

@@ -10,10 +10,10 @@
 //! in GROUP PROCESS...          a group with those processes, as NAME:MIB:ADJ:UID, of which all
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
 //!                              one with "deaf" in its name ignores SIGTERM, of one with
-//!                              "headless" the first thread has ended, one with "elsewhere"
-//!                              has left its group since that was listed, one with "hopping"
-//!                              is in it and not listed, all with "shared" have the same
-//!                              memory; "/" is the root
+//!                              "headless" the first thread has ended, one with "anew" is
+//!                              begun after all that ends, of one with "deep" the group is
+//!                              not told, all with "shared" have the same memory; "/" is the
+//!                              root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -243,9 +243,7 @@ impl Machine {
                 *anon.entry(group).or_default() += it.mib;
             }
             let pid = it.child.id();
-            if !name.contains("hopping") {
-                *lists.entry(&it.group).or_default() += &format!("{pid}\n");
-            }
+            *lists.entry(&it.group).or_default() += &format!("{pid}\n");
             let kib = it.mib << 10;
             // The kernel shows so much of a name.
             let shown = &name[..name.len().min(15)];
@@ -271,19 +269,32 @@ impl Machine {
             } else {
                 self.put(&format!("{process}/status"), &whole);
             }
-            let group = match name.contains("elsewhere") {
-                true => "0::/another\n".to_owned(),
-                false => format!("0::/{}\n", it.group.trim_start_matches('/')),
-            };
+            let group = format!("0::/{}\n", it.group.trim_start_matches('/'));
             let group = match self.is_v1 {
                 true => format!(
                     "4:memory:/{}\n1:name=systemd{}",
                     counted(&it.group),
-                    &group[1..]
+                    &group[2..]
                 ),
                 false => group,
             };
-            self.put(&format!("{process}/cgroup"), &group);
+            if name.contains("deep") {
+                // As the kernel does not tell a path of more than 4,096 bytes.
+                let link = self.dir.path().join(&process).join("cgroup");
+                let _ = std::os::unix::fs::symlink("e".repeat(300), link);
+            } else {
+                self.put(&format!("{process}/cgroup"), &group);
+            }
+            let began = if name.contains("anew") {
+                900_000
+            } else {
+                1_000
+            };
+            let fields = "0 ".repeat(18);
+            self.put(
+                &format!("{process}/stat"),
+                &format!("{pid} (x) S {fields}{began} 0\n"),
+            );
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
             let score = if it.adjusted == -1000 { 0 } else { points };
@@ -314,10 +325,11 @@ impl Machine {
                 continue;
             }
             let file = |name: &str, text: &str| self.put(&format!("{GROUPS}/{below}/{name}"), text);
-            let stat = format!("anon {anon}\nfile 7\nkernel 0\nshmem {shmem}\n");
+            let stat = format!("anon {anon}\nfile {}\nshmem {shmem}\n", shmem + 7);
             if group != "/" {
                 file("memory.stat", &stat);
                 file("memory.swap.current", "0\n");
+                file("memory.current", &format!("{}\n", anon + shmem + 7));
             }
             file("cgroup.procs", listed);
         }
@@ -721,13 +733,13 @@ fn finding_that_hangs_keeps_it_from_nothing() {
     machine.add("system.slice/b.service", "other:50");
     machine.available = Some(20);
     machine.write();
-    let groups = machine.dir.path().join(GROUPS);
+    let other = machine.processes["other"].child.id();
+    let pipe = machine.dir.path().join(format!("proc/{other}/cgroup"));
     let say = move |text: String| {
         if text.contains("ends deaf") {
             // Nobody writes into it: whoever looks for processes waits.
-            let pipe = groups.join("system.slice/a.service/cgroup.procs");
             fs::remove_file(&pipe).unwrap();
-            Command::new("mkfifo").arg(pipe).status().unwrap();
+            Command::new("mkfifo").arg(&pipe).status().unwrap();
         }
     };
     start(&machine, "grace = \"1s\"", say);

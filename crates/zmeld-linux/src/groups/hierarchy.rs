@@ -108,25 +108,29 @@ impl Hierarchy {
         })
     }
 
-    /// The directory of a process's group; `self` is this one. Byte by byte, since a
-    /// group's name need not be text. None where the mount does not show it.
+    /// The directory of a process's group; `self` is this one. None where the mount does not
+    /// show it.
     ///
     /// # Errors
     /// When the kernel does not tell it: one is too deep to be named, or the process has ended.
     pub fn group_of(&self, host: &Host, process: &str) -> Result<Option<PathBuf>, HostError> {
         let text = host.read_bytes(format!("/proc/{process}/cgroup"))?;
+        Ok(self.group_in(&text))
+    }
+
+    /// The same, from what `/proc/PID/cgroup` says. Byte by byte, since a group's name need not
+    /// be text.
+    pub fn group_in(&self, text: &[u8]) -> Option<PathBuf> {
         let mut lines = text.split(|byte| *byte == b'\n');
-        let path = lines.find_map(|line| self.version.path_of(line));
-        let path = path.map(|path| Path::new(OsStr::from_bytes(path)));
-        let below = path.and_then(|path| path.strip_prefix(&self.root).ok());
-        let is_shown = |it: &&Path| it.components().all(|it| it != Component::ParentDir);
+        let path = lines.find_map(|line| self.version.path_of(line))?;
+        let below = Path::new(OsStr::from_bytes(path));
+        let below = below.strip_prefix(&self.root).ok()?;
+        let is_shown = below.components().all(|it| it != Component::ParentDir);
         // `join` would leave a slash at the end.
-        Ok(below
-            .filter(is_shown)
-            .map(|below| match below.as_os_str().is_empty() {
-                true => self.top.clone(),
-                false => self.top.join(below),
-            }))
+        is_shown.then(|| match below.as_os_str().is_empty() {
+            true => self.top.clone(),
+            false => self.top.join(below),
+        })
     }
 
     /// A group's path as the kernel tells it of a process (`/proc/PID/cgroup`).

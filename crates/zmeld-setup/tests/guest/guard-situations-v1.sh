@@ -3,10 +3,9 @@
 #
 # guest: kernel=6.1 memory=1000 program=chrt load script=guard-situations.sh long
 #
-# Some of guard-situations.sh on control groups of version 1: the kernel does not let go of the
-# memory controller once one of the versions had it.
+# guard-situations.sh on control groups of version 1: the kernel does not let go of the memory
+# controller once one of the versions had it.
 
 # shellcheck source-path=SCRIPTDIR
 VERSION=1
-: "${KINDS:=terminal session service new}"
 . /guest/guard-situations.sh

@@ -32,30 +32,38 @@ zmeld up --tier zram --size 30% --codec lz4 --no-scan >/tmp/up 2>&1 || {
 }
 
 if [ "$VERSION" = 1 ]; then
-	GROUPS_TOP=/tmp/groups-v1
-	mkdir $GROUPS_TOP
+	GROUPS_TOP=/tmp/groups-v1/memory LISTS=/tmp/groups-v1/systemd
+	mkdir -p $GROUPS_TOP $LISTS
 	mount -t cgroup -o memory none $GROUPS_TOP || exit 1
+	mount -t cgroup -o none,name=systemd none $LISTS || exit 1
 else
 	memory_groups "situations"
+	LISTS=
 fi
 
-# new GROUP: one that counts memory, with those above it.
+# new TOP GROUP: makes it, with those above it.
 new() {
-	at=$GROUPS_TOP
-	for part in $(echo "$1" | tr / ' '); do
+	at=$1
+	for part in $(echo "$2" | tr / ' '); do
 		[ ! -e $at/cgroup.subtree_control ] || echo +memory >$at/cgroup.subtree_control 2>/dev/null
 		at=$at/$part
 		[ -d $at ] || mkdir $at
 	done
 }
 
-# in_group GROUP COMMAND...: as any program is, for the kernel's killer and scheduler.
+# in_group GROUP COMMAND...: as any program is, for the kernel's killer and scheduler. Where systemd
+# lists processes in a hierarchy of its own it gives a user's manager no group that counts memory.
 in_group() {
-	group=$1
+	group=$1 lists=
 	shift
-	new "$group"
+	if [ -n "$LISTS" ]; then
+		new $LISTS "$group"
+		lists=$LISTS/$group/cgroup.procs
+		case $group in *@*.service/*) group=${group%%.service/*}.service ;; esac
+	fi
+	new $GROUPS_TOP "$group"
 	chrt -o 0 sh -c "echo 0 >/proc/self/oom_score_adj
-		echo \$\$ >$GROUPS_TOP/$group/cgroup.procs
+		for list in $lists $GROUPS_TOP/$group/cgroup.procs; do echo \$\$ >\$list; done
 		exec \"\$@\"" sh "$@" &
 }
 
@@ -269,7 +277,7 @@ seed=$SEED
 for kind in $KINDS; do
 	situation "$kind"
 	sleep 3
-	find $GROUPS_TOP -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null
+	find $GROUPS_TOP $LISTS -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null
 done
 [ -z "$VARIANT" ] || exit 0
 end
