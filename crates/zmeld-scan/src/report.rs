@@ -236,10 +236,10 @@ fn main_table(result: &ScanResult) -> Table {
         ));
     }
     table.note(
-        "Ratio: bytes of pages for each byte of RAM that a device full of them takes for them. \
-         Memory used: what all pages take in the kernel's pool as part of such a device; melded: \
-         with identical pages kept once, and what sharing them costs. Raw: pages kept as they \
-         are, because they do not compress.",
+        "Ratio: size before compression divided by RAM used, for a full device, overhead \
+         included. Memory used: RAM of all pages in the pool of such a device; melded: identical \
+         pages are kept once, and the cost of sharing is included. Raw: pages that do not \
+         compress and are kept as they are.",
     );
     table
 }

@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The pages of a control group do not fit back into it.
     #[error(
-        "{}; the kernel would kill a program of the group: {way_out}",
+        "{}; the kernel would kill a process of the group: {way_out}",
         listed(groups)
     )]
     NoRoomInGroup {
@@ -243,7 +243,7 @@ impl fmt::Display for SwapoffConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} come back to the control group {}, which has room for {} below its limit of {}",
+            "{} would return to the control group {}, which has {} left below its limit of {}",
             bytes(self.swapped_bytes),
             self.group,
             bytes(self.room_bytes),
@@ -252,7 +252,7 @@ impl fmt::Display for SwapoffConflict {
         match &self.largest {
             Some(program) => write!(
                 f,
-                " (most of it: {}, process {}, {} in swap)",
+                " ({}, pid {}, has most of it: {} in swap)",
                 program.name,
                 program.pid,
                 bytes(program.swapped_bytes)

@@ -248,7 +248,7 @@ pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::NoRoomInGroup {
             groups,
-            way_out: "raise the limit, end the program, or force it (--force)",
+            way_out: "raise the limit, stop the process, or use --force",
         }),
     }
 }

@@ -390,9 +390,11 @@ impl<'a> Look<'a> {
                 let what = "it was set up and is not swapped to any more";
                 self.add(tier_of(name).to_owned(), what, why);
             } else if is_tier && at >= planned {
-                let why = format!("zmeld up set it up as {}", self.subject(name));
-                let what = "it is set up, and not asked for any more";
-                self.add(tier_of(name).to_owned(), what, why);
+                let what = format!(
+                    "it is active as {}, but no longer in the configuration",
+                    self.subject(name)
+                );
+                self.add(tier_of(name).to_owned(), what, String::new());
             } else {
                 let what = self.difference(name, &open, &undone);
                 self.add(self.subject(name), what, String::new());

@@ -152,17 +152,22 @@ fn headroom(room: &Headroom) -> String {
     let unknown = match &room.unknown[..] {
         [] => String::new(),
         devices => format!(
-            "; {} counts for nothing until its ratio is known",
+            " Not counted yet, with too little in it to estimate a ratio: {}.",
             devices.join(", ")
         ),
     };
+    let parts = match (room.compressed_bytes, room.disk_bytes) {
+        (0, 0) => ", all of it available RAM".to_owned(),
+        (compressed, disk) => format!(
+            ": {} available RAM, {} by compression at today's ratio, {} on drives",
+            bytes(room.available_bytes),
+            bytes(compressed),
+            bytes(disk),
+        ),
+    };
     format!(
-        "Outside control groups at their limits, programs can take some {} more before the kernel \
-         ends one: {} as it is, {} by compressing at today's ratio, {} on drives{unknown}.",
+        "About {} can still be allocated before the OOM killer runs{parts}.{unknown}",
         bytes(room.bytes),
-        bytes(room.available_bytes),
-        bytes(room.compressed_bytes),
-        bytes(room.disk_bytes),
     )
 }
 

@@ -41,7 +41,7 @@ fn swaps(search: &SizeSearch, of: &VariantSearch) -> bool {
 fn amount(least: &Least) -> String {
     match (least.resolved, least.does_not_bytes) {
         (_, 0) => format!("at most {}", bytes(least.bytes)),
-        (true, _) => bytes(least.bytes),
+        (true, _) => format!("at least {}", bytes(least.bytes)),
         (false, low) => format!("{} to {}", bytes(low), bytes(least.bytes)),
     }
 }
@@ -56,12 +56,21 @@ fn answer(search: &SizeSearch) -> String {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
     found.sort_by_key(|&(swaps, least, _)| (!swaps, least.bytes));
-    let parts = found.iter().map(|(swaps, least, variant)| match swaps {
-        true => format!("{} and {}", amount(least), variant.name),
-        false => format!("{} without swap", amount(least)),
-    });
-    let parts = parts.collect::<Vec<_>>().join(", ");
-    format!("`{name}` does with {parts}.")
+    let without = found.iter().find(|it| !it.0).map(|it| it.1);
+    let is_no_less = |least: &Least| {
+        without.is_some_and(|all| all.resolved && least.resolved && least.bytes >= all.bytes)
+    };
+    let mut parts: Vec<String> = without
+        .map(|least| format!("{} of RAM without swap", amount(least)))
+        .into_iter()
+        .collect();
+    for (_, least, variant) in found.iter().filter(|it| it.0) {
+        parts.push(match is_no_less(least) {
+            true => format!("{} does not lower that", variant.name),
+            false => format!("{} of RAM with {}", amount(least), variant.name),
+        });
+    }
+    format!("`{name}` needs {}.", parts.join("; "))
 }
 
 /// One row a variant.

@@ -44,6 +44,9 @@ pub struct Done {
     /// The same for people.
     #[serde(skip)]
     pub words: String,
+    /// What taking it back does, for people, where that is not its opposite.
+    #[serde(skip)]
+    pub restores: Option<String>,
 }
 
 impl Done {
@@ -53,14 +56,15 @@ impl Done {
             group: group.to_owned(),
             step: step.describe(),
             words: step.words(),
+            restores: None,
         }
     }
 
-    /// What a record tells of, with what was there before: that is there again where it is undone.
+    /// The step of a record that is taken back: a value is what it was before.
     pub fn of(record: &Record) -> Done {
         let mut done = Done::new(&record.group, &record.step);
-        if let (Step::SetValue(_), Some(before)) = (&record.step, &record.before) {
-            done.words += &format!(" ({before} before)");
+        if let (Step::SetValue(set), Some(before)) = (&record.step, &record.before) {
+            done.restores = Some(format!("{}: restored to {before}", set.name()));
         }
         done
     }
