@@ -287,8 +287,9 @@ fn gain_section(result: &ScanResult) -> Section {
         Column::bytes("machine holds") => signed(gain.holds_bytes),
     );
     table.note(
-        "Disk size: bytes of pages that the device may be given. Takes: memory for them when it \
-         is full, its table included; gains: the rest. Machine holds: RAM and what is gained.",
+        "Disk size: pages that the device can hold, before compression. Takes: RAM of a full \
+         device, its table included; gains: disk size less that. Machine holds: RAM plus the \
+         gain.",
     );
     section.table(table)
 }
@@ -351,7 +352,8 @@ fn cold_section(result: &ScanResult) -> Section {
     let how = if cold.precision == "page" {
         "Each page was watched by itself."
     } else {
-        "This kernel tells it for each mapping, not for each page: the cold pages of all \
+        "This kernel reports references for each mapping, not for each page: the cold pages of \
+         all \
          mappings are counted, and those of mappings in which none was touched were scanned."
     };
     let kinds = cold.by_kind.iter();

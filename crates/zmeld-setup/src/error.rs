@@ -68,15 +68,15 @@ pub enum Error {
     },
     /// There are control groups, and what they have in swap is not seen.
     #[error(
-        "the memory controller's groups are not mounted here, so that nobody can tell whether \
-         what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
-         them, or force it (--force); the kernel kills programs where it does not fit"
+        "the memory controller's groups are not mounted here, so it is unknown whether their \
+         pages in swap fit back: run it where /proc/self/mountinfo lists them, or use --force; \
+         the kernel kills programs of a group whose pages do not fit"
     )]
     GroupsUnseen,
     /// What control groups have in swap could not be looked at.
     #[error(
-        "{source}, so that nobody can tell whether what is in swap fits back into control groups: \
-         try again, or force it (--force)"
+        "{source}, so it is unknown whether pages in swap fit back into control groups: try \
+         again, or use --force"
     )]
     GroupsUnread { source: HostError },
     /// What a plan warns of is to be changed or accepted.

@@ -171,7 +171,7 @@ impl Outstanding {
             Ok(plan) => look.compare(plan),
             Err(err) if err.is_denied() => {}
             Err(err) => {
-                let what = "it would set up nothing of what is asked for";
+                let what = "it would set up nothing of the configuration";
                 look.add("zmeld up".to_owned(), what, err.to_string());
             }
         }
@@ -271,7 +271,7 @@ fn not_encrypted(
         (disk.encryption != Encryption::None && is_on).then(|| {
             Finding::of_machine(
                 tier.name.as_str(),
-                "its pages are to be encrypted, and are written as they are",
+                "its pages are written in plain, and should be encrypted",
                 format!("{shown} is swapped to without encryption"),
                 encrypted_instead(&path, refused(tier), asked),
             )
@@ -337,7 +337,7 @@ impl<'a> Look<'a> {
         }
         self.is_refused = true;
         let what = match self.is_ours(group) && self.gone(group).is_none() {
-            true => "it is set up, and not as it is asked for, which cannot be here",
+            true => "it is not set up as configured, which is impossible here",
             false => "it is asked for, and not set up",
         };
         self.add(self.subject(group), what, err.to_string());
@@ -346,7 +346,7 @@ impl<'a> Look<'a> {
     fn not_set_up(&mut self, group: &str) {
         let why = match self.applied {
             Some(_) => "the last zmeld up did not set it up",
-            None => "zmeld has set nothing up since the machine booted",
+            None => "zmeld has nothing set up now",
         };
         let what = "it is asked for, and not set up";
         // What kept it from being set up may well be there still.
@@ -387,7 +387,7 @@ impl<'a> Look<'a> {
             } else if is_tier && !self.is_ours(name) {
                 self.not_set_up(name);
             } else if let Some(why) = self.gone(name) {
-                let what = "it was set up and is not swapped to any more";
+                let what = "it was set up but is no longer active";
                 self.add(tier_of(name).to_owned(), what, why);
             } else if is_tier && at >= planned {
                 let what = format!(

@@ -70,7 +70,7 @@ impl Status {
 fn unread(why: &str, asked: &Asked) -> Finding {
     Finding::of_machine(
         "configuration",
-        "it cannot be used: at the next boot, and at the next zmeld up, nothing of it counts",
+        "it cannot be used: the next boot and the next zmeld up refuse it",
         why,
         format!("{} names each mistake", asked.command("config check")),
     )

@@ -17,8 +17,7 @@ use super::{Draft, Steps};
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
 const PAGE_CLUSTER: &str = "page-cluster";
-const NO_READ_AHEAD: &str =
-    "all swap is in RAM: reading ahead decompresses pages that nobody asked for";
+const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need";
 const VM: &str = "/proc/sys/vm";
 
 /// Random I/O of swap against the file system's, measured.

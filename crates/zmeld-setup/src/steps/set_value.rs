@@ -39,7 +39,11 @@ impl SetValue {
     /// Its name, as `sysctl` and the kernel's command line have it: `vm.swappiness`,
     /// `zswap.enabled`.
     pub(crate) fn name(&self) -> String {
-        let of = if self.path.starts_with(ZSWAP) { "zswap" } else { "vm" };
+        let of = if self.path.starts_with(ZSWAP) {
+            "zswap"
+        } else {
+            "vm"
+        };
         format!("{of}.{}", self.path.rsplit('/').next().unwrap_or_default())
     }
 

@@ -41,7 +41,7 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     let asked = asked.filter(|asked| **asked != zswap.compressor)?;
     Some(Finding::of_machine(
         "zswap",
-        format!("the kernel's command line names {asked} for it, and it has another compressor"),
+        format!("its compressor is not {asked}, which the kernel's command line names"),
         format!(
             "zswap.compressor={asked}, and zswap has {}",
             zswap.compressor

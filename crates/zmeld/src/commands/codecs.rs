@@ -198,7 +198,8 @@ fn table(report: &Report) -> Table {
     );
     table.note(
         "Memory used: in the kernel's pool, whole spans of its size classes. Raw: pages kept as \
-         they are, because they do not compress. 99 %: of the pages take less than this.",
+         they are, because they do not compress. 99 %: that share of the pages takes less time \
+         than this.",
     );
     table
 }

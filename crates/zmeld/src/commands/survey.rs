@@ -92,7 +92,10 @@ fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
 fn often_enough(every: Span) -> anyhow::Result<()> {
     let tested = std::env::var_os("ZMELD_TEST_EVERY").is_some();
     if every < EVERY_MIN && !tested {
-        anyhow::bail!("--every {every}: a survey reads all memory; write {EVERY_MIN} or more");
+        anyhow::bail!(
+            "--every {every} is too often, since a survey reads all memory; write \
+                       {EVERY_MIN} or more"
+        );
     }
     Ok(())
 }

@@ -93,7 +93,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
     if config.watch.guard.is_some() && rule.is_none() {
-        log("[watch.guard] is not this command's: zmeld-guard.service acts by it");
+        log("zmeld-guard.service carries out [watch.guard], this command does not");
     }
     if !watcher.has_rules() && textfile.is_none() {
         if config.watch.guard.is_some() {
@@ -142,7 +142,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         }
         if args.once.is_some() {
             if rule.is_some() && !watcher.has_acted() {
-                log("nothing to do: no device that is set up has anything for that rule");
+                log("nothing to do: the rule applies to no device that is set up");
             }
             if config.watch.reclaim.is_some() && rule.is_none() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");

@@ -135,7 +135,7 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     let free = baseline.median.value;
     if baseline.unfinished > 0 || !free.is_finite() || free <= 0.0 {
         return Some(format!(
-            "Without a limit (`{}`) {} of {} runs finished: what the limit costs cannot be told.",
+            "`{}`, without a limit, finished {} of {} runs: the cost of the limit is unknown.",
             baseline.variant,
             baseline.runs - baseline.unfinished,
             baseline.runs
@@ -159,7 +159,7 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "What the limit costs: without it, the median is {} ({}); under it, {}.",
+        "The median is {} ({}) without the limit; with it, {}.",
         unit(metric).format(free),
         label(metric),
         variants.join(", ")
@@ -192,7 +192,7 @@ fn against(judgement: &Judgement, comparison: &Comparison, better: Direction) ->
     match verdict {
         Verdict::Void => format!("{two} void, nothing was swapped."),
         Verdict::Emulated => {
-            format!("{two} both finish; an emulated machine's times say no more than that.")
+            format!("{two} both finish; times of an emulated machine are not compared.")
         }
         Verdict::TooFewRuns => format!("{two} too few runs to say anything."),
         Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
@@ -298,8 +298,8 @@ fn published(table: &PublishedTable) -> Table {
 fn machine_line(on: &GuestFacts) -> String {
     let way = match (on.emulated, on.user_mode) {
         _ if on.clock == GuestClock::Instructions => {
-            "Emulated, and its time counts instructions, a nanosecond for each: compare figures with each other, not \
-             with a machine's."
+            "Emulated; its clock counts instructions, a nanosecond each. Compare these figures \
+             only with each other."
         }
         (false, _) => "Run by the processor itself (KVM).",
         (true, false) => "Emulated: compare counts, not times.",

@@ -197,7 +197,7 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         let restored = done.restores.clone();
         (done, restored.unwrap_or_else(|| said(how, done)))
     });
-    let left = "left, being another's by now";
+    let left = "left, since it is another program's by now";
     let left = report.not_undone.iter().map(|it| (it, said(left, it)));
     let applied = report.applied.iter().map(|it| (it, it.words.clone()));
     let mut rows: Vec<(&Done, String)> = undone.chain(left).chain(applied).collect();
