@@ -8,7 +8,7 @@
 //! that a user set in a group of his own is told and refuses nothing, or any user could
 //! keep swap on.
 //!
-//! A group has room for: its free memory below its limit, half of its page
+//! The room of a group is its free memory below its limit, half of its page
 //! cache (some of it is dirty or used), and the part that other areas can take
 //! instead. A group's counters include its descendants', so that each group is
 //! held against its own limit, and with that against every ancestor's; and what it
