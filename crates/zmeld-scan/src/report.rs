@@ -219,7 +219,9 @@ fn main_table(result: &ScanResult) -> Table {
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
-        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        // Raw pages are only copied.
+        Column::mb_per_s("decompress") => (codec.incompressible_pages as f64 / all < 0.99)
+            .then_some(codec.times.decompress_mb_per_s),
         ; strong if Some(&codec.codec) == result.recommended.as_ref()
     );
     let mut missing: Vec<_> = result

@@ -338,7 +338,7 @@ impl<'a> Look<'a> {
         self.is_refused = true;
         let what = match self.is_ours(group) && self.gone(group).is_none() {
             true => "it is not set up as configured, which is impossible here",
-            false => "it is asked for, and not set up",
+            false => "it is configured but not set up",
         };
         self.add(self.subject(group), what, err.to_string());
     }
@@ -348,7 +348,7 @@ impl<'a> Look<'a> {
             Some(_) => "the last zmeld up did not set it up",
             None => "zmeld has nothing set up now",
         };
-        let what = "it is asked for, and not set up";
+        let what = "it is configured but not set up";
         // What kept it from being set up may well be there still.
         let tier = self.wanted.tier(tier_of(group));
         let remedy = match tier.is_some_and(|tier| tier.optional) {

@@ -221,7 +221,9 @@ pub fn side_by_side(states: &[TierState]) -> Table {
 
 fn differences(status: &Status) -> Section {
     let mut section = Section::new("Where the numbers differ, and why");
-    for difference in &status.differences {
+    // Not those that are shown as one number.
+    let is_shown = |it: &&Difference| bytes(it.from_bytes) != bytes(it.to_bytes);
+    for difference in status.differences.iter().filter(is_shown) {
         section = section
             .paragraph(format!(
                 "{}: {} {}, {} {}",

@@ -68,8 +68,8 @@ fn interrupted(view: &View) -> Option<Finding> {
     let is_tier = |it: &&AppliedTier| applied.tier(&it.name) == Some(it);
     let begun = applied.tiers.iter().filter(is_tier).count();
     Some(Finding::of_machine(
-        "zmeld up",
-        "it was interrupted, and only a part is set up",
+        "zmeld",
+        "a run was interrupted: only a part is set up",
         format!(
             "steps of {begun} of {} tiers were begun",
             view.wanted.tiers.len().max(begun)

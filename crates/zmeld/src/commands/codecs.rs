@@ -193,7 +193,9 @@ fn table(report: &Report) -> Table {
         Column::bytes("memory used") => codec.memory_used_bytes,
         Column::percent("raw").key("incompressible_fraction") => raw,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
-        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        // Raw pages are only copied.
+        Column::mb_per_s("decompress") =>
+            (raw < 0.99).then_some(codec.times.decompress_mb_per_s),
         Column::nanoseconds("compress 99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
     );
     table.note(

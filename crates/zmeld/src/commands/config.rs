@@ -28,7 +28,7 @@ Examples:
   zmeld config show                all files as one, as zmeld understands them
   zmeld config import              what other tools and fstab set up
 
-docs/configuration.md has every key.";
+docs/keys.md has every key.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]

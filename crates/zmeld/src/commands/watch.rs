@@ -30,7 +30,7 @@ Examples:
 The rules are [watch.recompress], [watch.writeback], [watch.meld] and
 [watch.reclaim] (takes idle memory of programs before it is needed); what is due
 is done at once while zmeld-guard says that memory is short. See
-docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+docs/keys.md. SIGTERM and Ctrl-C end it after what it is doing.";
 
 /// The rules that have a turn now and then; reclaim goes on all the time.
 const RULES: [&str; 3] = ["recompress", "writeback", "meld"];

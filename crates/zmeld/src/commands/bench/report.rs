@@ -15,9 +15,8 @@ use zmeld_statistics::sample::median;
 use zmeld_statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 
-const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two variants \
-                       have no point in common, their medians differ at the 5 % level. A winner is named only if \
-                       Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
+const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
+                       level. A winner also passes Mann-Whitney's test with Holm's correction for all pairs.";
 
 fn unit(metric: &Metric) -> Unit {
     match metric.name.as_str() {
@@ -85,6 +84,9 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
             );
         }
     }
+    for also in &case.also {
+        text.push_str(&of_memory(&also.metric, &also.judgement));
+    }
     if text.is_empty() {
         text.push_str("Every run finished; there is no other variant to compare with.");
     }
@@ -94,6 +96,30 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         Tone::Neutral
     };
     (tone, text.trim().to_owned())
+}
+
+/// Variants that take more or less memory than the first, each in a sentence.
+fn of_memory(metric: &Metric, judgement: &Judgement) -> String {
+    let base = judgement.variants.first();
+    let other = |comparison: &&Comparison| {
+        base.is_some_and(|base| comparison.base == base.variant)
+            && matches!(comparison.verdict, Verdict::Better(_))
+    };
+    let of = |name: &str| {
+        let found = judgement.variants.iter().find(|it| it.variant == *name);
+        found.map_or(String::new(), |it| unit(metric).format(it.median.value))
+    };
+    let all = judgement.comparisons.iter().filter(other);
+    let all = all.filter(|_| unit(metric) == Unit::Bytes);
+    all.map(|Comparison { base, variant, .. }| {
+        format!(
+            " In {}, `{variant}` takes {} and `{base}` {}.",
+            label(metric),
+            of(variant),
+            of(base)
+        )
+    })
+    .collect()
 }
 
 /// The answer to the recipe's question, in one sentence.

@@ -407,6 +407,7 @@ fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
     found.into_iter().map(|step| Done {
         group: "experiment".to_owned(),
         words: step.clone(),
+        restores: None,
         step,
     })
 }
