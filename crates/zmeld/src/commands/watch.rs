@@ -96,14 +96,14 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         log("zmeld-guard.service carries out [watch.guard], this command does not");
     }
     if !watcher.has_rules() && textfile.is_none() {
-        if config.watch.guard.is_some() {
-            return Ok(Outcome::Done);
+        if config.watch.guard.is_none() {
+            log(
+                "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
+                 [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
+                 --textfile",
+            );
         }
-        anyhow::bail!(
-            "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
-             --textfile"
-        );
+        return Ok(Outcome::Done);
     }
     let is_at_work = is_here && !args.dry_run && watcher.has_rules();
     let is_root = rustix::process::geteuid().is_root();
