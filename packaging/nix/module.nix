@@ -17,7 +17,7 @@ in
       type = toml.type;
       default = { };
       example = { tier.ram = { kind = "zram"; size = "50%"; }; };
-      description = "What is set up: docs/configuration.md.";
+      description = "What is set up: docs/keys.md.";
     };
     kernelModule = lib.mkEnableOption "zmeld.ko and zword.ko, built for the machine's kernel";
   };

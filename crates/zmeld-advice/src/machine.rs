@@ -157,7 +157,7 @@ pub fn memory(host: &Host) -> Result<Ram, HostError> {
     let missing = || {
         HostError::malformed(
             path,
-            "has no MemTotal or no MemFree: no kernel writes it so",
+            "has no MemTotal or no MemFree, which every kernel writes",
         )
     };
     Ok(Ram {

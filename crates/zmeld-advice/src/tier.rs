@@ -1,4 +1,4 @@
-//! What to set up: a compressed device, or zswap in front of a disk; and what is
+//! Recommended set-up: a compressed device, or zswap in front of a disk; and swap that is
 //! there already.
 
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::module::{missing, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
-/// What a recommendation follows from.
+/// Inputs of a recommendation.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The machine.
@@ -22,7 +22,7 @@ pub struct Facts {
     pub page_size: u64,
     /// Swap areas that zmeld did not set up.
     pub swaps: Vec<ActiveSwap>,
-    /// What measuring codecs on its memory came to.
+    /// Codec measurements on its memory.
     pub measured: CodecVerdict,
 }
 
@@ -36,7 +36,7 @@ pub struct ZswapFacts {
     pub compressor: String,
     /// Percent of RAM that its pool may take; none where the kernel does not say.
     pub max_pool_percent: Option<u64>,
-    /// What keeps its pages, where the kernel has a choice: `zbud`.
+    /// The allocator of its pages, where the kernel has a choice: `zbud`.
     pub zpool: Option<String>,
     /// Whether that bounds the ratio and the kernel would load zsmalloc, which does not.
     pub wants_zsmalloc: bool,
@@ -95,7 +95,7 @@ impl ZswapFacts {
     }
 }
 
-/// What zswap's pool may take, and what it comes to.
+/// Limit and expected gain of zswap's pool.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Pool {
     /// Its codec.
@@ -112,7 +112,7 @@ pub struct Pool {
     pub ratio: f64,
     /// Whether that was measured with this codec on this machine's pages.
     pub measured: bool,
-    /// What keeps its pages, where that bounds the ratio: `zbud` keeps two in a page.
+    /// The allocator of its pages, where that bounds the ratio: `zbud` keeps two in a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounded_by: Option<String>,
     /// Room in the swap behind it, where that bounds what it holds: each page in the pool
@@ -159,7 +159,7 @@ impl Pool {
         })
     }
 
-    /// What it comes to, in a sentence.
+    /// The expected gain, in a sentence.
     pub fn words(&self) -> String {
         let ratio = tenths(self.ratio);
         let basis = match (&self.bounded_by, self.measured) {
@@ -204,9 +204,9 @@ pub struct ActiveSwap {
     /// Its codec, where it is a compressed device in RAM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
-    /// What its pool may take; 0: no limit.
+    /// Limit of its pool; 0: none.
     pub memory_limit_bytes: u64,
-    /// What it holds, where it is such a device.
+    /// Pool statistics, where it is such a device.
     #[serde(skip)]
     pub held: Option<MmStat>,
 }
@@ -228,7 +228,7 @@ impl ActiveSwap {
         Ok(swap)
     }
 
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub fn words(&self) -> String {
         let limit = match self.memory_limit_bytes {
             0 => "no memory limit".to_owned(),
@@ -291,7 +291,7 @@ impl TierKind {
     }
 }
 
-/// What to set up, and why.
+/// A recommended set-up, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Recommendation {
     /// The kind of tier.
@@ -307,7 +307,7 @@ pub struct Recommendation {
     /// zswap's pool; absent for a device, and where the kernel does not say its limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<Pool>,
-    /// What this kernel has not got for it, and what can be had instead; absent where
+    /// The feature that this kernel lacks for it, and an alternative; absent where
     /// `zmeld up` can set it up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
@@ -350,7 +350,7 @@ impl Facts {
     }
 
     /// Room in the disk swap that zswap would stand in front of; none where nobody can
-    /// tell. What is in use counts where zswap is on: it may be in its pool.
+    /// tell. Used slots count where zswap is on: their pages may be in its pool.
     fn room_behind_zswap(&self) -> Option<u64> {
         let zswap = self.machine.zswap.as_ref();
         let is_on = zswap.is_some_and(|zswap| zswap.is_enabled);
@@ -385,7 +385,7 @@ impl Facts {
     }
 }
 
-/// What a machine's owner decided.
+/// Choices of the machine's owner.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // Their names say what the fields are.
 pub struct Wish {
@@ -394,7 +394,7 @@ pub struct Wish {
     pub codec: Option<String>,
 }
 
-/// What suits a machine, with what its owner decided in it.
+/// The set-up that suits a machine, within its owner's choices.
 pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
@@ -496,7 +496,7 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
 }
 
 impl Recommendation {
-    /// What it is, in a few words: "a zram device of 8.00 GiB with zstd and a memory
+    /// A description in a few words: "a zram device of 8.00 GiB with zstd and a memory
     /// limit of 4.00 GiB".
     pub fn words(&self) -> String {
         let Some(sizing) = &self.sizing else {

@@ -222,7 +222,7 @@ macro_rules! catalogue {
         /// warning or a finding is then passed over in silence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
-        #[allow(missing_docs)] // docs/configuration.md and docs/status.md say what each is.
+        #[allow(missing_docs)] // docs/configuration.md and docs/findings.md say what each is.
         pub enum FindingId {
             $($name,)*
         }
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_name() {
-        let (of_files, of_machines) = (file("docs/configuration.md"), file("docs/status.md"));
+        let (of_files, of_machines) = (file("docs/configuration.md"), file("docs/findings.md"));
         for id in FindingId::ALL {
             let row = format!("\n| `{id}` | ");
             assert!(

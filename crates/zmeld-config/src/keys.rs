@@ -1,6 +1,6 @@
 //! Every key once: where it stands, what it is without it.
 //!
-//! The reader refuses what is not here, and `docs/configuration.md` has to
+//! The reader refuses what is not here, and `docs/keys.md` has to
 //! mention every one.
 
 use std::sync::LazyLock;

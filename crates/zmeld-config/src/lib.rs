@@ -5,7 +5,7 @@
 //! about the machine: sizes may be shares of a RAM that is not known yet, and
 //! a device may be named by a tag that nothing carries.
 //!
-//! `docs/configuration.md` is the reference for whoever writes the file.
+//! `docs/keys.md` is the reference for whoever writes the file.
 //!
 //! | module | what belongs there |
 //! |---|---|

@@ -92,6 +92,15 @@ pub(super) struct Entry {
     pub node: Node,
 }
 
+/// The number of the last line before the one of a byte that begins with the same key or table.
+fn first_of(text: &str, at: usize) -> Option<usize> {
+    let key = |line: &str| line.split('=').next().map(|it| it.trim().to_owned());
+    let start = text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
+    let again = key(text[start..].lines().next()?);
+    let before: Vec<&str> = text[..start].lines().collect();
+    Some(before.iter().rposition(|line| key(line) == again)? + 1)
+}
+
 pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
     let mut whole = Table::default();
     let mut problems = Vec::new();
@@ -99,9 +108,14 @@ pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
         let (parsed, errors) = DeTable::parse_recoverable(&source.text);
         // What follows a syntax error is often its consequence.
         if let Some(error) = errors.first() {
-            let what = format!("{}; see docs/configuration.md or toml.io", error.message());
+            let at = error.span().map_or(0, |span| span.start);
+            let way_out = match first_of(&source.text, at) {
+                Some(line) if error.message() == "duplicate key" => format!("line {line} has it"),
+                _ => "see docs/configuration.md or toml.io".to_owned(),
+            };
+            let what = format!("{}; {way_out}", error.message());
             problems.push(Finding {
-                place: Some(source.place(error.span().map_or(0, |span| span.start))),
+                place: Some(source.place(at)),
                 ..Finding::new(Severity::Critical, "", what)
             });
             continue;

@@ -61,8 +61,8 @@ impl DamonReclaim {
                  remove [watch.reclaim]"
             ),
         };
-        let what = "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows \
-                    neither its limits nor what it protects";
+        let what = "DAMON reclaims memory ahead of time, as [watch.reclaim] does, but ignores its \
+                    limits and what it protects";
         let why = format!("{path} says so, and there is [watch.reclaim]");
         Finding::of_machine(&self.name, what, why, way_out).of(FindingId::TwoReclaimers)
     }

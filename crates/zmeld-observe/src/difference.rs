@@ -164,9 +164,10 @@ impl Observation {
         let overhead = held.memory_used_bytes.saturating_sub(held.compressed_bytes);
         let reasons = vec![
             format!(
-                "{} lie between and behind objects in the allocator's pages; `compact` gives \
-                 back what is free in one piece",
-                units::bytes(overhead)
+                "{} are allocator fragmentation; `echo 1 > /sys/block/{}/compact` recovers part \
+                 of it",
+                units::bytes(overhead),
+                device.name
             ),
             format!(
                 "{} are the table of slots, 16 bytes a page of the disk size, which mm_stat \

@@ -46,7 +46,7 @@ pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Unfit> {
 /// That neighbours are read ahead, which pays on disks: from RAM each page costs decompressing.
 pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Unfit> {
     let fits = kinds.page_cluster().filter(|fits| value > (*fits).into())?;
-    let what = "swap in RAM is read ahead: pages are decompressed that nobody asked for";
+    let what = "swap in RAM is read ahead: pages are decompressed without need";
     let why = format!(
         "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
         1u64 << value.min(20)

@@ -346,7 +346,8 @@ fn need_advice(result: &ScanResult) -> Option<Advice> {
             AdviceKind::Note,
             "need",
             format!(
-                "Memory is not short here now: {} of {} can be had without swapping. Compressed \
+                "Memory is not short here now: {} of {} are available without swapping. \
+                 Compressed \
                  swap gains when that changes.",
                 bytes(machine.available_bytes),
                 bytes(machine.ram_bytes)

@@ -19,7 +19,7 @@ pub enum ScanError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A page did not come back as it was. This must never happen.
-    #[error("{codec} did not give a page back as it was: do not use it, and please report this")]
+    #[error("{codec} did not restore a page exactly: do not use it, and please report this")]
     Integrity { codec: String },
     /// Every process that was asked for belongs to somebody else.
     #[error(

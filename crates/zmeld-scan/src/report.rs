@@ -219,7 +219,9 @@ fn main_table(result: &ScanResult) -> Table {
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
-        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        // Raw pages are only copied.
+        Column::mb_per_s("decompress") => (codec.incompressible_pages as f64 / all < 0.99)
+            .then_some(codec.times.decompress_mb_per_s),
         ; strong if Some(&codec.codec) == result.recommended.as_ref()
     );
     let mut missing: Vec<_> = result
@@ -236,10 +238,10 @@ fn main_table(result: &ScanResult) -> Table {
         ));
     }
     table.note(
-        "Ratio: bytes of pages for each byte of RAM that a device full of them takes for them. \
-         Memory used: what all pages take in the kernel's pool as part of such a device; melded: \
-         with identical pages kept once, and what sharing them costs. Raw: pages kept as they \
-         are, because they do not compress.",
+        "Ratio: size before compression divided by RAM used, for a full device, overhead \
+         included. Memory used: RAM of all pages in the pool of such a device; melded: identical \
+         pages are kept once, and the cost of sharing is included. Raw: pages that do not \
+         compress and are kept as they are.",
     );
     table
 }
@@ -287,8 +289,9 @@ fn gain_section(result: &ScanResult) -> Section {
         Column::bytes("machine holds") => signed(gain.holds_bytes),
     );
     table.note(
-        "Disk size: bytes of pages that the device may be given. Takes: memory for them when it \
-         is full, its table included; gains: the rest. Machine holds: RAM and what is gained.",
+        "Disk size: pages that the device can hold, before compression. Takes: RAM of a full \
+         device, its table included; gains: disk size less that. Machine holds: RAM plus the \
+         gain.",
     );
     section.table(table)
 }
@@ -351,7 +354,8 @@ fn cold_section(result: &ScanResult) -> Section {
     let how = if cold.precision == "page" {
         "Each page was watched by itself."
     } else {
-        "This kernel tells it for each mapping, not for each page: the cold pages of all \
+        "This kernel reports references for each mapping, not for each page: the cold pages of \
+         all \
          mappings are counted, and those of mappings in which none was touched were scanned."
     };
     let kinds = cold.by_kind.iter();

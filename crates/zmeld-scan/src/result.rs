@@ -1,4 +1,4 @@
-//! What a scan found, as it goes into JSON. Schema `zmeld.scan/1`: a field is
+//! The result of a scan, as it goes into JSON. Schema `zmeld.scan/1`: a field is
 //! never taken away or given another meaning within a version.
 
 use std::collections::BTreeMap;
@@ -94,9 +94,9 @@ pub struct CodecResult {
     pub offered: Option<bool>,
     /// Pages whose compressed size is known, through an equal page or their own.
     pub pages_measured: u64,
-    /// What zram would show as compr_data_size (column 2 of mm_stat).
+    /// zram's compr_data_size (column 2 of mm_stat) for these pages.
     pub compressed_bytes: u64,
-    /// What zram would show as mem_used_total (column 3 of mm_stat).
+    /// zram's mem_used_total (column 3 of mm_stat) for these pages.
     pub memory_used_bytes: u64,
     /// The first after melding.
     pub melded_compressed_bytes: u64,
@@ -109,7 +109,7 @@ pub struct CodecResult {
     pub ratio: f64,
     /// Half a 95 % confidence interval of `ratio`, in the ratio's unit; 0 when all was compressed.
     pub ratio_interval: f64,
-    /// What these pages take in a device that is full of such pages: the share
+    /// Memory of these pages in a device that is full of such pages: the share
     /// of whole spans that is theirs. Less than `memory_used_bytes` where there
     /// are few pages, since those leave spans partly empty.
     pub memory_at_scale_bytes: u64,
@@ -123,7 +123,7 @@ pub struct CodecResult {
     /// How long it took.
     #[serde(flatten)]
     pub times: CodecTimes,
-    /// What devices of several sizes would gain.
+    /// Gains of devices of several sizes.
     pub gains: Vec<Gain>,
 }
 
@@ -140,7 +140,7 @@ pub struct Gain {
     pub gained_bytes: i64,
     /// The same with melding.
     pub melded_gained_bytes: i64,
-    /// What the machine holds in all before it runs out: RAM and what is gained.
+    /// Memory of the machine in all before it runs out: RAM plus the gain.
     pub holds_bytes: i64,
     /// The same with melding.
     pub melded_holds_bytes: i64,
@@ -169,10 +169,10 @@ pub struct ColdResult {
     pub total: [u64; 3],
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct ScanResult {
-    /// What was read, in words.
+    /// The source of the pages, in words.
     pub source: String,
     /// Bytes of a page.
     pub page_size: u64,
@@ -191,18 +191,18 @@ pub struct ScanResult {
     /// The codec that the advice is about, by its name in `codecs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommended: Option<String>,
-    /// What to set up on a machine with such pages; absent where they say too little,
+    /// The recommended set-up for a machine with such pages; absent where they say too little,
     /// or that there is nothing to gain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommendation>,
-    /// What to do.
+    /// Advice.
     pub advice: Vec<Advice>,
     /// How much was cold, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<ColdResult>,
-    /// What was not read.
+    /// Pages that were not read.
     pub skipped: Vec<SkippedResult>,
-    /// What limits how exact this is.
+    /// Limits of accuracy.
     pub notes: Vec<String>,
     /// RAM that gains and advice are for, in bytes.
     pub ram_bytes: u64,

@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The pages of a control group do not fit back into it.
     #[error(
-        "{}; the kernel would kill a program of the group: {way_out}",
+        "{}; the kernel would kill a process of the group: {way_out}",
         listed(groups)
     )]
     NoRoomInGroup {
@@ -68,15 +68,15 @@ pub enum Error {
     },
     /// There are control groups, and what they have in swap is not seen.
     #[error(
-        "the memory controller's groups are not mounted here, so that nobody can tell whether \
-         what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
-         them, or force it (--force); the kernel kills programs where it does not fit"
+        "the memory controller's groups are not mounted here, so it is unknown whether their \
+         pages in swap fit back: run it where /proc/self/mountinfo lists them, or use --force; \
+         the kernel kills programs of a group whose pages do not fit"
     )]
     GroupsUnseen,
     /// What control groups have in swap could not be looked at.
     #[error(
-        "{source}, so that nobody can tell whether what is in swap fits back into control groups: \
-         try again, or force it (--force)"
+        "{source}, so it is unknown whether pages in swap fit back into control groups: try \
+         again, or use --force"
     )]
     GroupsUnread { source: HostError },
     /// What a plan warns of is to be changed or accepted.
@@ -243,7 +243,7 @@ impl fmt::Display for SwapoffConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} come back to the control group {}, which has room for {} below its limit of {}",
+            "{} would return to the control group {}, which has {} left below its limit of {}",
             bytes(self.swapped_bytes),
             self.group,
             bytes(self.room_bytes),
@@ -252,7 +252,7 @@ impl fmt::Display for SwapoffConflict {
         match &self.largest {
             Some(program) => write!(
                 f,
-                " (most of it: {}, process {}, {} in swap)",
+                " ({}, pid {}, has most of it: {} in swap)",
                 program.name,
                 program.pid,
                 bytes(program.swapped_bytes)

@@ -1,6 +1,6 @@
 //! Applying a plan, and taking it back.
 //!
-//! What a [`Plan`] finds in place is kept, other records are taken back, last first,
+//! Steps that a [`Plan`] finds in place are kept, other records are taken back, last first,
 //! and the plan's remaining steps are applied in order. The device that a new one replaces
 //! goes when all of them are ([`Plan::replaced`]): only where its swapoff fails does the run.
 //! So the same plan changes nothing, a changed one applies the difference, and a
@@ -28,7 +28,7 @@ use crate::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::Config;
 use zmeld_linux::Host;
 
-/// What a run has done.
+/// Outcome of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// Steps that were applied, in order.
@@ -41,14 +41,14 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
-    /// What is not as it was before although it was taken back, in words.
+    /// Remains of steps that were taken back, in words.
     pub left: Vec<String>,
     /// Steps with nothing of zmeld's to take back any more: what they were about is
     /// somebody else's by now, and was left.
     pub not_undone: Vec<Done>,
 }
 
-/// What [`down`] is to take back, and at what cost.
+/// The steps that [`down`] is to take back, and at what cost.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Removal<'a> {
     /// Only these tiers.
@@ -124,7 +124,7 @@ fn apply(
 /// Whether a plan may be applied: whether the pages of what it switches off fit back.
 ///
 /// # Errors
-/// What [`up`] refuses before it changes anything.
+/// Checks of [`up`] before it changes anything.
 pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
@@ -166,7 +166,7 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
 /// The indexes of the records that [`down`] takes back, ascending.
 ///
 /// # Errors
-/// What [`down`] refuses before it changes anything.
+/// Checks of [`down`] before it changes anything.
 pub fn may_go_down(
     host: &Host,
     records: &[Record],
@@ -296,15 +296,15 @@ struct Run<'a> {
     only_named: bool,
     /// Its number in the records.
     number: u64,
-    /// What was recorded as done before it.
+    /// Records of earlier runs.
     found: Vec<Record>,
-    /// What it took back of that, in the order in which it was applied.
+    /// Records of those that it took back, in the order in which they were applied.
     removed: Vec<Record>,
     /// The groups of which it took something back.
     touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
-    /// What is not as it was before what was taken back, in words.
+    /// Remains of steps that were taken back, in words.
     remains: Vec<String>,
     /// Whether something of a group that failed could not be taken back.
     is_left: bool,
@@ -560,7 +560,8 @@ impl Run<'_> {
     }
 
     /// Takes back all of an optional group that failed, but for the device that it was to
-    /// replace, and goes on. What cannot be taken back costs no other group its place either.
+    /// replace, and goes on. A step that cannot be taken back costs no other group its place
+    /// either.
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
@@ -624,8 +625,8 @@ impl Run<'_> {
     }
 
     /// Takes back what this run applied, and compares what was recorded before it of the
-    /// groups that it touched with what is there. What it had taken back is written down
-    /// as it was for that: what is still in place stays, since an attribute of a device
+    /// groups that it touched with what is there. Steps that it had taken back are written down
+    /// as they were before: those still in place stay, since an attribute of a device
     /// that could not be removed cannot be set twice.
     ///
     /// Where a group cannot be put back, the others are all the same; but somebody
@@ -659,7 +660,7 @@ impl Run<'_> {
         self.finish(config)
     }
 
-    /// What is not seen to be in place is not written down to be.
+    /// Drops records of steps that are not seen to be in place.
     fn look_again(&mut self) {
         let (host, records) = (self.host, self.journal.records().to_vec());
         let touched = &self.touched;
@@ -684,7 +685,7 @@ impl Run<'_> {
         self.apply_group(group)
     }
 
-    /// What was recorded as done before the run and is not now.
+    /// Steps that were recorded as done before the run and are not now.
     fn what_is_missing(&self) -> String {
         let mut now: Vec<&Record> = self.journal.records().iter().collect();
         let mut missing = Vec::new();

@@ -317,6 +317,7 @@ impl Step {
     pub fn words(&self) -> String {
         match self {
             Step::SetAttribute(step) => step.words(),
+            Step::SetValue(step) => step.words(),
             step => step.describe(),
         }
     }

@@ -8,8 +8,8 @@
 //! that a user set in a group of his own is told and refuses nothing, or any user could
 //! keep swap on.
 //!
-//! What a group has room for: what is free below its limit, half of its page
-//! cache (some of it is dirty or used), and what other areas can take of it
+//! The room of a group is its free memory below its limit, half of its page
+//! cache (some of it is dirty or used), and the part that other areas can take
 //! instead. A group's counters include its descendants', so that each group is
 //! held against its own limit, and with that against every ancestor's; and what it
 //! may have in swap is the least of its own share and its ancestors'. Which area
@@ -52,28 +52,28 @@ use zmeld_observe::run_folder::owner;
 
 /// So many limits of users' own are told, and how many more there are.
 const TOLD_MAX: usize = 8;
-/// What is charged ahead on each processor, and page tables.
+/// Memory charged ahead on each processor, and page tables.
 const MARGIN_BYTES: u64 = 1 << 20;
 
-/// What switching areas off meets.
+/// Obstacles to switching areas off.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Groups in which a program would be killed.
     pub overfull: Vec<SwapoffConflict>,
-    /// What keeps nothing from it and is told: limits of users' own.
+    /// Reported obstacles that do not prevent it: limits of users' own.
     pub told: Vec<String>,
     /// So many more of those.
     untold: usize,
 }
 
-/// What areas that are on by then, and are not yet, can take, in bytes.
+/// Capacity of areas that are not on yet and will be by then, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PlannedCapacity {
     /// Compressed devices, even where nothing compresses.
     pub in_ram_bytes: u64,
     /// Drives and files.
     pub on_disk_bytes: u64,
-    /// What the tables of such devices take of RAM.
+    /// RAM for the tables of such devices.
     pub tables_bytes: u64,
 }
 
@@ -142,7 +142,7 @@ fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
     /// A group above the one that is looked at.
     struct Above {
         kept: u64,
-        /// What stays of its own, and of all below it.
+        /// Remaining bytes of its own, and of all groups below it.
         own: u64,
         below: u64,
     }
@@ -204,7 +204,7 @@ fn descend(walk: &mut Walk<'_>) -> Result<bool, HostError> {
     Ok(!are_counted || walk.descend()?)
 }
 
-/// What an area's pages take of RAM at most in another compressed area.
+/// Largest RAM use of an area's pages in another compressed area.
 fn packed(host: &Host, area: &SwapArea, pool: MmStat) -> Result<u64, Error> {
     // What a zmeld device has melded is not in another.
     let Some(name) = area.device().filter(|name| name.starts_with("zram")) else {
@@ -226,12 +226,12 @@ fn shown(areas: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// What a compressed device says of its pool; none where it does not say so, and of others.
+/// The pool statistics of a compressed device; none where it has none, and of others.
 fn pool(host: &Host, area: &SwapArea) -> Result<Option<MmStat>, Error> {
     Ok(ActiveSwap::read(host, area)?.held)
 }
 
-/// What an area can still hold, a compressed one even where nothing of it compresses.
+/// Free capacity of an area; of a compressed one, if nothing compresses.
 fn free(host: &Host, area: &SwapArea) -> Result<u64, Error> {
     let free = area.size_bytes.saturating_sub(area.used_bytes);
     Ok(match pool(host, area)? {
@@ -248,7 +248,7 @@ pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::NoRoomInGroup {
             groups,
-            way_out: "raise the limit, end the program, or force it (--force)",
+            way_out: "raise the limit, stop the process, or use --force",
         }),
     }
 }
@@ -295,7 +295,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What switching areas off meets in control groups; of the margin one part in so many is
+/// Obstacles to switching areas off in control groups; of the margin one part in so many is
 /// kept, since what is read at different moments differs a little.
 pub(crate) fn in_groups(
     host: &Host,
@@ -307,8 +307,8 @@ pub(crate) fn in_groups(
 }
 
 /// Lifts limits of users' own that keep swap on: no program of theirs is left whose end makes room,
-/// or they are full of files in RAM. What is lifted is told. The file stays its user's: he may hold
-/// it open, and root's limits are held to.
+/// or they are full of files in RAM. Each lifted limit is reported. The file stays its user's: he
+/// may hold it open, and root's limits are held to.
 pub(crate) fn lift(host: &Host, areas: &[PathBuf]) -> Result<Vec<String>, Error> {
     Ok(look(host, areas, PlannedCapacity::default(), 1, true)?.told)
 }
@@ -356,17 +356,17 @@ fn look(
         .map_err(|source| Error::GroupsUnread { source })
 }
 
-/// What a group uses and may use, in bytes.
+/// Memory use of a group and its limits, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     used: u64,
     /// Page cache, half of which can be had.
     cache: u64,
     limit: Option<u64>,
-    /// What may be swapped out of it beside what is: below 0 where it has more in
+    /// Further bytes that may be swapped out of it: below 0 where it has more in
     /// swap than it may. None: its reclaim does not swap.
     swap_room: Option<i128>,
-    /// What may be charged to it in memory and swap together (version 1).
+    /// Further bytes that may be charged to it in memory and swap together (version 1).
     together_room: Option<u64>,
 }
 
@@ -388,10 +388,10 @@ struct Look<'a> {
 
 /// A group above the one that is looked at.
 struct Above {
-    /// What other areas had room for before it, and what it needs of that.
+    /// Room in other areas before it, and the part that it needs.
     elsewhere: u64,
     needed: u64,
-    /// What may be swapped out of it beside what is (version 2).
+    /// Further bytes that may be swapped out of it (version 2).
     swap_room: i128,
 }
 
@@ -521,12 +521,12 @@ impl Look<'_> {
         }
     }
 
-    /// What the kernel charges ahead, and what moves between two reads.
+    /// Margin for pages that the kernel charges ahead, and for changes between two reads.
     fn margin(&self, limit: u64) -> u64 {
         MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
     }
 
-    /// What the kernel counts of a group's pages in swap; none where it does not.
+    /// The kernel's count of a group's pages in swap; none where it keeps none.
     fn counted(&self, group: &OpenGroup) -> Result<Option<u64>, HostError> {
         if self.hierarchy.version == Version::Two {
             return group.number("memory.swap.current");
@@ -536,7 +536,7 @@ impl Look<'_> {
         Ok(is_counted.then(|| count(&stat, "total_swap")))
     }
 
-    /// What may be swapped out of a group beside what is, by its own share of swap (version 2).
+    /// Further bytes that a group's own swap limit allows (version 2).
     fn swap_room(&self, group: &OpenGroup) -> Result<i128, HostError> {
         let most = match self.hierarchy.version {
             Version::One => None,

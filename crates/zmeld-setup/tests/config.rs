@@ -163,7 +163,7 @@ const ZRAM: &str = "[tier.a]\nkind = \"zram\"\n";
 
 #[test]
 fn the_key_tables_are_those_of_the_keys() {
-    let text = include_str!("../../../docs/configuration.md");
+    let text = include_str!("../../../docs/keys.md");
     let mut lines = text.lines();
     let mut rows = Vec::new();
     while lines.any(|line| line == "| key | takes | default | what it does |") {
@@ -175,11 +175,11 @@ fn the_key_tables_are_those_of_the_keys() {
     };
     for key in keys::KEYS.iter() {
         let has_row = rows.iter().any(|row| is_of(row, key));
-        assert!(has_row, "docs/configuration.md has no row for {key:?}");
+        assert!(has_row, "docs/keys.md has no row for {key:?}");
     }
     for row in rows {
         let is_key = keys::KEYS.iter().any(|key| is_of(row, key));
-        assert!(is_key, "docs/configuration.md has a row for no key: {row}");
+        assert!(is_key, "docs/keys.md has a row for no key: {row}");
     }
 }
 

@@ -121,12 +121,15 @@ fn every_rule_is_known_by_one_name() {
     for (at, rule) in RULES.iter().enumerate() {
         assert!(RULES[..at].iter().all(|other| other.id != rule.id));
     }
-    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md"));
+    let manual = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/findings.md"
+    ));
     let manual = manual.unwrap();
     for rule in RULES {
         assert!(
             manual.contains(&format!("`{}`", rule.id)),
-            "docs/status.md lacks {}",
+            "docs/findings.md lacks {}",
             rule.id
         );
     }

@@ -91,7 +91,7 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
         }
         Err((_, err)) => problems.push(mind(
             "",
-            format!("whether what is swapped out fits back cannot be told: {err}"),
+            format!("it is unknown whether swapped-out pages fit back: {err}"),
         )),
     }
     problems

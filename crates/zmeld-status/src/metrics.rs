@@ -194,7 +194,8 @@ families! {
         |view| whole(view.now.activity.zero_out_pages);
     "zmeld_oom_kills_total" counter "Processes killed for want of memory since boot." =>
         |view| whole(view.now.activity.oom_kills);
-    "zmeld_headroom_bytes" gauge "Memory that programs can take before the kernel has to end one, at today's ratio of compression." =>
+    "zmeld_headroom_bytes" gauge "Memory that can still be allocated before the OOM killer runs, \
+     at today's compression ratio." =>
         |view| whole(Some(view.now.headroom(&view.tiers).bytes));
     "zmeld_pressure_memory_ratio" gauge "Share of the last minute in which tasks waited for memory, 0 to 1." =>
         |view| stall(view, |stall| stall.avg60_percent / 100.0);

@@ -1,7 +1,7 @@
-//! What `zmeld up` would change, for who only looks: asked of the plan and
+//! Changes that `zmeld up` would make, for read-only callers: taken from the plan and
 //! its comparison, so that a status finds what `up` would do, and nothing else.
 //!
-//! Only what has to be measured first is left out: `swappiness = "auto"` that never was.
+//! Values that have to be measured first are left out: `swappiness = "auto"` that never was.
 //! No command is run, and an ordinary user may ask: what cannot be looked at counts as
 //! it is written down.
 
@@ -62,8 +62,8 @@ impl Asked {
     }
 }
 
-/// What is asked for: by the file, see [`Config::completed`]; without tiers there, those of the
-/// last `zmeld up` count.
+/// The requested configuration: by the file, see [`Config::completed`]; without tiers there,
+/// those of the last `zmeld up` count.
 fn wanted(file: &Config, applied: Option<&Applied>) -> Config {
     let is_file = *file != Config::default();
     match applied.filter(|it| !is_file || it.config.says_of_tiers()) {
@@ -72,19 +72,19 @@ fn wanted(file: &Config, applied: Option<&Applied>) -> Config {
     }
 }
 
-/// What is asked for, what is set up, and all that `zmeld up` would change.
+/// The requested configuration, the active set-up, and all that `zmeld up` would change.
 #[derive(Debug, Clone, Default)]
 pub struct Outstanding {
-    /// What is asked for: by the file, and where that says nothing of tiers, by the last
+    /// The requested configuration: by the file, and where that says nothing of tiers, by the last
     /// `zmeld up`.
     pub wanted: Config,
-    /// What was set up.
+    /// The active set-up.
     pub applied: Option<Applied>,
-    /// What keeps the journal from being read; nothing is compared then.
+    /// The reason why the journal cannot be read; nothing is compared then.
     pub journal_problem: Option<String>,
     /// Each thing, in the order of the plan; without a way out of its own it is the remedy.
     pub changes: Vec<Finding>,
-    /// What brings it about, or says why nothing does.
+    /// The command that makes the changes, or that says why none can.
     pub remedy: Remedy,
     /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
     pub is_by_file: bool,
@@ -95,16 +95,16 @@ pub struct Outstanding {
     pub is_watched: Option<bool>,
     /// The same of `zmeld-guard` and its rule.
     pub is_guarded: Option<bool>,
-    /// What `zmeld up` would carry out; none where nothing can be planned.
+    /// The plan of `zmeld up`; none where nothing can be planned.
     pub plan: Option<Plan>,
     /// Devices that are to be encrypted and are swapped to as they are.
     pub in_plain: Vec<Finding>,
-    /// What is in vain in the guard's rule, as far as one can tell.
+    /// Entries of the guard's rule without effect, as far as one can tell.
     pub guard: Vec<Finding>,
 }
 
 impl Outstanding {
-    /// What is asked for alone: no machine is looked at.
+    /// The requested configuration alone: no machine is looked at.
     pub fn of(wanted: &Config) -> Outstanding {
         Outstanding {
             wanted: wanted.clone(),
@@ -171,7 +171,7 @@ impl Outstanding {
             Ok(plan) => look.compare(plan),
             Err(err) if err.is_denied() => {}
             Err(err) => {
-                let what = "it would set up nothing of what is asked for";
+                let what = "it would set up nothing of the configuration";
                 look.add("zmeld up".to_owned(), what, err.to_string());
             }
         }
@@ -196,7 +196,7 @@ impl Outstanding {
         }
     }
 
-    /// What a plan warns of and `accept` has no name for: a codec that the kernel lacks, a file of
+    /// Warnings of a plan for which `accept` has no name: a codec that the kernel lacks, a file of
     /// another size.
     pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
         let problems = self.plan.iter().flat_map(|plan| &plan.problems);
@@ -208,7 +208,7 @@ impl Outstanding {
     }
 }
 
-/// What carries out a plan. Whether pages fit back is known once it is to be.
+/// The command that carries out a plan. Whether pages fit back is known only then.
 fn remedy(plan: Option<&Plan>, asked: &Asked) -> Remedy {
     let (says, up) = (asked.command("plan"), asked.command("up"));
     let refused = || format!("{says} says why {up} refuses it").into();
@@ -271,7 +271,7 @@ fn not_encrypted(
         (disk.encryption != Encryption::None && is_on).then(|| {
             Finding::of_machine(
                 tier.name.as_str(),
-                "its pages are to be encrypted, and are written as they are",
+                "its pages are written in plain, and should be encrypted",
                 format!("{shown} is swapped to without encryption"),
                 encrypted_instead(&path, refused(tier), asked),
             )
@@ -337,8 +337,8 @@ impl<'a> Look<'a> {
         }
         self.is_refused = true;
         let what = match self.is_ours(group) && self.gone(group).is_none() {
-            true => "it is set up, and not as it is asked for, which cannot be here",
-            false => "it is asked for, and not set up",
+            true => "it is not set up as configured, which is impossible here",
+            false => "it is configured but not set up",
         };
         self.add(self.subject(group), what, err.to_string());
     }
@@ -346,9 +346,9 @@ impl<'a> Look<'a> {
     fn not_set_up(&mut self, group: &str) {
         let why = match self.applied {
             Some(_) => "the last zmeld up did not set it up",
-            None => "zmeld has set nothing up since the machine booted",
+            None => "zmeld has nothing set up now",
         };
-        let what = "it is asked for, and not set up";
+        let what = "it is configured but not set up";
         // What kept it from being set up may well be there still.
         let tier = self.wanted.tier(tier_of(group));
         let remedy = match tier.is_some_and(|tier| tier.optional) {
@@ -387,12 +387,14 @@ impl<'a> Look<'a> {
             } else if is_tier && !self.is_ours(name) {
                 self.not_set_up(name);
             } else if let Some(why) = self.gone(name) {
-                let what = "it was set up and is not swapped to any more";
+                let what = "it was set up but is no longer active";
                 self.add(tier_of(name).to_owned(), what, why);
             } else if is_tier && at >= planned {
-                let why = format!("zmeld up set it up as {}", self.subject(name));
-                let what = "it is set up, and not asked for any more";
-                self.add(tier_of(name).to_owned(), what, why);
+                let what = format!(
+                    "it is active as {}, but no longer in the configuration",
+                    self.subject(name)
+                );
+                self.add(tier_of(name).to_owned(), what, String::new());
             } else {
                 let what = self.difference(name, &open, &undone);
                 self.add(self.subject(name), what, String::new());
@@ -427,7 +429,7 @@ impl<'a> Look<'a> {
         )
     }
 
-    /// What would be done to a group; what a device that is made anew has again is not told.
+    /// Changes to a group; settings that a device made anew has again are left out.
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
         let again =
             |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
@@ -453,7 +455,7 @@ impl<'a> Look<'a> {
         format!("zmeld up would {}", would.join("; "))
     }
 
-    /// What a step does, and what is in effect instead.
+    /// A step in words, and the value in effect instead.
     fn words(&self, group: &str, step: &Step) -> String {
         let is = match step {
             Step::SetValue(set) => self.host.read_optional(&set.path).ok().flatten(),

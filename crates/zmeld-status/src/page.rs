@@ -70,7 +70,7 @@ impl Status {
 fn unread(why: &str, asked: &Asked) -> Finding {
     Finding::of_machine(
         "configuration",
-        "it cannot be used: at the next boot, and at the next zmeld up, nothing of it counts",
+        "it cannot be used: the next boot and the next zmeld up refuse it",
         why,
         format!("{} names each mistake", asked.command("config check")),
     )
@@ -152,17 +152,22 @@ fn headroom(room: &Headroom) -> String {
     let unknown = match &room.unknown[..] {
         [] => String::new(),
         devices => format!(
-            "; {} counts for nothing until its ratio is known",
+            " Not counted yet, with too little in it to estimate a ratio: {}.",
             devices.join(", ")
         ),
     };
+    let parts = match (room.compressed_bytes, room.disk_bytes) {
+        (0, 0) => ", all of it available RAM".to_owned(),
+        (compressed, disk) => format!(
+            ": {} available RAM, {} by compression at today's ratio, {} on drives",
+            bytes(room.available_bytes),
+            bytes(compressed),
+            bytes(disk),
+        ),
+    };
     format!(
-        "Outside control groups at their limits, programs can take some {} more before the kernel \
-         ends one: {} as it is, {} by compressing at today's ratio, {} on drives{unknown}.",
+        "About {} can still be allocated before the OOM killer runs{parts}.{unknown}",
         bytes(room.bytes),
-        bytes(room.available_bytes),
-        bytes(room.compressed_bytes),
-        bytes(room.disk_bytes),
     )
 }
 
@@ -216,7 +221,9 @@ pub fn side_by_side(states: &[TierState]) -> Table {
 
 fn differences(status: &Status) -> Section {
     let mut section = Section::new("Where the numbers differ, and why");
-    for difference in &status.differences {
+    // Not those that are shown as one number.
+    let is_shown = |it: &&Difference| bytes(it.from_bytes) != bytes(it.to_bytes);
+    for difference in status.differences.iter().filter(is_shown) {
         section = section
             .paragraph(format!(
                 "{}: {} {}, {} {}",

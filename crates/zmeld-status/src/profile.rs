@@ -148,9 +148,9 @@ impl Profile {
             Profile::Server => (&CACHES, "these manage a cache of their own"),
             Profile::VmHost => (
                 &[MACHINES],
-                "from outside a guest's idle memory cannot be told",
+                "the host cannot see which memory of a guest is idle",
             ),
-            Profile::Kubernetes => (&PODS, "what pods may use, their limits say"),
+            Profile::Kubernetes => (&PODS, "the limits of pods say what they may use"),
             // Their processor and their card have better things to do.
             Profile::Small | Profile::Pi => return,
         };

@@ -458,7 +458,7 @@ impl Watcher {
             return;
         }
         if let Err(err) = history::keep(&self.host, &self.devices) {
-            listener(format!("what was done cannot be noted: {err}"));
+            listener(format!("the action cannot be recorded: {err}"));
         }
     }
 }

@@ -117,12 +117,12 @@ fn plan(rule: &MeldRule, device: &Device, part: Option<u64>) -> Option<Plan> {
     let least = rule.duplicates_min.fraction();
     let why = match melding.duplicates_sampled() {
         Some(part) => format!(
-            "the last sample had {} of duplicates, from {} on it pays",
+            "the last sample had {} of duplicates; melding pays from {} on",
             percent(part),
             percent(least)
         ),
         None => format!(
-            "{} stored and no pass yet; from {} of duplicates on it pays",
+            "{} stored and no pass yet; melding pays from {} of duplicates on",
             bytes(device.in_memory_bytes()),
             percent(least)
         ),

@@ -209,7 +209,10 @@ impl MachineArgs {
 /// What is said of a root folder that is none.
 pub fn no_machine(root: &Path) -> anyhow::Error {
     let root = root.display();
-    anyhow::anyhow!("cannot read {root}: it holds no machine's files (proc/meminfo, sys/block)")
+    anyhow::anyhow!(
+        "{root} is not the root directory of a machine: it has no proc/meminfo or \
+                     sys/block"
+    )
 }
 
 /// How a result is printed; a table without any.
@@ -309,7 +312,7 @@ fn parse_page_size(text: &str) -> Result<usize, String> {
             Ok(bytes as usize)
         }
         _ => Err(format!(
-            "no kernel has pages of \"{text}\": they are 4K, 8K, 16K, 32K or 64K"
+            "\"{text}\" is no page size; write 4K, 8K, 16K, 32K or 64K"
         )),
     }
 }

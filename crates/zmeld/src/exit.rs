@@ -20,8 +20,13 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// The text of `--help` and of the man page about exit codes.
+/// The line of `--help` about exit codes.
 pub const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 a threshold was missed, 2 refused, 3 no privilege or
+kernel feature, 4 integrity failure, 75 try later, 130 stopped; see man zmeld.";
+
+/// The table of the man page in its place.
+pub const EXIT_TABLE: &str = "\
 Exit codes:
   0    done
   1    done, but a threshold that was asked for (--require-..., --check) was

@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::io::{stderr, stdout, ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 use anyhow::Context;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
-use zmeld_linux::file;
+use zmeld_linux::{command::Invocation, file};
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::{inert, inert_lines};
 use zmeld_report::{Document, Style, Table};
@@ -92,7 +94,20 @@ pub fn show<T: Serialize>(
     print_as_it_is(&document.to_text(&style()))
 }
 
-/// Writes a page to a file, whole or not at all.
+/// Writes a page to a file, whole or not at all. It names its host, kernel, date and command.
 pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
+    let system = rustix::system::uname();
+    let now = DateTime::<Utc>::from(SystemTime::now());
+    let command = std::env::args_os().skip(1);
+    let command = command.fold(Invocation::new("zmeld"), |it, argument| it.arg(argument));
+    let document = document
+        .clone()
+        .provenance("host", system.nodename().to_string_lossy())
+        .provenance(
+            "host's kernel",
+            format!("Linux {}", system.release().to_string_lossy()),
+        )
+        .provenance("date", now.format("%Y-%m-%d %H:%M UTC").to_string())
+        .provenance("command", command.to_string());
     Ok(file::replace(path, document.to_html().as_bytes(), None)?)
 }

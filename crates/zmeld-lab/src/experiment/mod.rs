@@ -143,8 +143,8 @@ pub(crate) fn same<T: Serialize>(what: &str, then: &T, now: &T) -> Result<(), Er
         return Ok(());
     };
     Err(Error::Result(format!(
-        "its runs are of another {place} ({then}, and now {now}): give the same recipe, command and options as then, \
-         or begin anew without --resume"
+        "its runs are of another {place} ({then}, now {now}): give the same recipe, command and \
+         options, or start again without --resume"
     )))
 }
 
@@ -540,7 +540,8 @@ impl Lab<'_> {
         }
         let bytes = zmeld_report::units::bytes;
         Err(Error::Unsafe(format!(
-            "\"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
+            "\"{}\" needs {}; the machine has {} available and keeps {} for other programs: \
+             choose a smaller \
              workload",
             case.name,
             bytes(needs),

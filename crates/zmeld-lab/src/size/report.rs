@@ -41,7 +41,7 @@ fn swaps(search: &SizeSearch, of: &VariantSearch) -> bool {
 fn amount(least: &Least) -> String {
     match (least.resolved, least.does_not_bytes) {
         (_, 0) => format!("at most {}", bytes(least.bytes)),
-        (true, _) => bytes(least.bytes),
+        (true, _) => format!("at least {}", bytes(least.bytes)),
         (false, low) => format!("{} to {}", bytes(low), bytes(least.bytes)),
     }
 }
@@ -56,12 +56,21 @@ fn answer(search: &SizeSearch) -> String {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
     found.sort_by_key(|&(swaps, least, _)| (!swaps, least.bytes));
-    let parts = found.iter().map(|(swaps, least, variant)| match swaps {
-        true => format!("{} and {}", amount(least), variant.name),
-        false => format!("{} without swap", amount(least)),
-    });
-    let parts = parts.collect::<Vec<_>>().join(", ");
-    format!("`{name}` does with {parts}.")
+    let without = found.iter().find(|it| !it.0).map(|it| it.1);
+    let is_no_less = |least: &Least| {
+        without.is_some_and(|all| all.resolved && least.resolved && least.bytes >= all.bytes)
+    };
+    let mut parts: Vec<String> = without
+        .map(|least| format!("{} of RAM without swap", amount(least)))
+        .into_iter()
+        .collect();
+    for (_, least, variant) in found.iter().filter(|it| it.0) {
+        parts.push(match is_no_less(least) {
+            true => format!("{} does not lower that", variant.name),
+            false => format!("{} of RAM with {}", amount(least), variant.name),
+        });
+    }
+    format!("`{name}` needs {}.", parts.join("; "))
 }
 
 /// One row a variant.
@@ -85,7 +94,8 @@ fn answers_table(search: &SizeSearch) -> Table {
         ; strong if least.is_some_and(|least| best == Some(least.bytes))
     );
     table.note(
-        "Least RAM: the least that was shown to do; in brackets the most that was shown not to do. The other columns are of \
+        "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
+         too small. The other columns are of \
          runs with that limit: time over that without a limit, major faults, RAM of compressed pages.",
     );
     table
@@ -189,7 +199,8 @@ fn own_time(search: &SizeSearch) -> Option<String> {
     }
     let found = effect(&without, &with, 0.95).ratio;
     Some(format!(
-        "What --steady leaves out: the program itself computed {} times as long ({} to {}) in runs with a limit.",
+        "Left out by --steady: the program itself computed {} times as long ({} to {}) in runs \
+         with a limit.",
         ratio(found.value),
         ratio(found.low),
         ratio(found.high)
@@ -208,15 +219,15 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
         None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
         None => "missing, no limit was decided".to_owned(),
         Some(least) if least.resolved && least.unlimited => format!(
-            "no limit below {} (what is used without one) was shown to do",
+            "no limit below {} (its use without one) was shown to be enough",
             bytes(least.bytes)
         ),
         Some(least) if least.resolved => return None,
         Some(least) if undecided.is_empty() => {
-            format!("not finished; {} is known to do", bytes(least.bytes))
+            format!("not finished; {} is known to be enough", bytes(least.bytes))
         }
         Some(_) => format!(
-            "with {} it cannot be told whether {} of slowdown are exceeded",
+            "with {} it is undecided whether the slowdown exceeds {}",
             undecided.join(" and "),
             percent(search.question.slowdown)
         ),
@@ -309,8 +320,8 @@ fn facts(search: &SizeSearch) -> String {
         }
     };
     format!(
-        "{}. Without a limit it uses {} ({} of them its own memory, the rest files){time}. It does its job where it \
-         takes at most {} more{steady}. {basis}.",
+        "{}. Without a limit it uses {} ({} of them its own memory, the rest files){time}. A \
+         limit is enough if the job takes at most {} longer{steady}. {basis}.",
         search.workload,
         bytes(search.peak_bytes),
         bytes(search.footprint_bytes),

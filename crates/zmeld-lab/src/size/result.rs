@@ -1,4 +1,4 @@
-//! What is kept of a search for the least RAM: schema `zmeld.bench.size/2`.
+//! The record of a search for the least RAM: schema `zmeld.bench.size/2`.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub const UNLIMITED_FIRST: usize = 5;
 /// A step is compared with at most so many runs without a limit, the latest: a machine changes while it measures.
 const UNLIMITED_COMPARED: usize = 20;
 
-/// What the least RAM is the least of.
+/// The RAM that is minimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
@@ -30,7 +30,7 @@ pub enum Basis {
     Machine,
 }
 
-/// What is asked.
+/// Parameters of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Question {
     /// How much slower than without a limit still counts as doing the job, 0.05 for 5 %.
@@ -78,7 +78,7 @@ impl Question {
         Ok(())
     }
 
-    /// What decides a step.
+    /// The rule that decides a step.
     pub fn rule(&self) -> LimitRule {
         LimitRule {
             allowed: 1.0 + self.slowdown,
@@ -94,7 +94,7 @@ pub struct SizeSearch {
     pub recipe: Recipe,
     /// Whether at the published size.
     pub full: bool,
-    /// What is asked.
+    /// Parameters of the search.
     pub question: Question,
     /// Where random orders start.
     pub seed: u64,
@@ -108,7 +108,7 @@ pub struct SizeSearch {
     pub budget_spent: bool,
     /// The workload and its data, in words.
     pub workload: String,
-    /// What it needs, bytes of anonymous memory, measured without a limit; 0 before.
+    /// Its footprint, bytes of anonymous memory, measured without a limit; 0 before.
     pub footprint_bytes: u64,
     /// The most that its group used without a limit, files that it read included; 0 before.
     pub peak_bytes: u64,
@@ -118,7 +118,7 @@ pub struct SizeSearch {
     pub variants: Vec<VariantSearch>,
 }
 
-/// What was found about one variant.
+/// Results for one variant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct VariantSearch {
     /// Its name.
@@ -138,9 +138,9 @@ pub struct VariantSearch {
 pub struct Step {
     /// The limit.
     pub limit_bytes: u64,
-    /// What is said of it.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// What a run costs with it, over one without; infinite: killed, failed, or ended.
+    /// Cost of a run with it over one without; infinite: killed, failed, or ended.
     pub slowdown: Interval,
     /// Its runs.
     pub runs: Vec<SizeRun>,
@@ -151,7 +151,7 @@ pub struct Step {
 pub struct SizeRun {
     /// How it ended.
     pub outcome: Outcome,
-    /// What is compared: a time, or the inverse of a rate; infinite where it did not finish.
+    /// The compared figure: a time, or the inverse of a rate; infinite where it did not finish.
     #[serde(with = "zmeld_statistics::real")]
     #[schemars(with = "zmeld_statistics::real::Real")]
     pub cost: f64,
@@ -308,7 +308,7 @@ impl SizeSearch {
         FLOOR_BYTES.max(self.peak_bytes / FLOOR_SHARE / 4096 * 4096)
     }
 
-    /// What runs cost, as they are compared.
+    /// Costs of runs, as they are compared.
     pub fn costs<'a>(&self, runs: impl IntoIterator<Item = &'a SizeRun>) -> Vec<f64> {
         let own: Vec<f64> = self.lately().iter().map(|run| run.user_s).collect();
         let own_s = median(&own);
@@ -376,7 +376,7 @@ impl SizeSearch {
         self.find_answers();
     }
 
-    /// What follows from the steps: computed anew.
+    /// Computes the answers anew from the steps.
     pub(crate) fn find_answers(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
         for variant in &mut self.variants {

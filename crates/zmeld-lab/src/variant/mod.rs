@@ -183,7 +183,7 @@ impl Variant {
         self.config(STAND_IN, Path::new(ANY_DISK))?;
         if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
             return Err(self.wrong(format!(
-                "watch.{key} is nothing that a variant has: there is watch.reclaim"
+                "a variant has no watch.{key}; it can have watch.reclaim"
             )));
         }
         let reclaim = self.watch.get("reclaim").and_then(toml::Value::as_table);

@@ -324,14 +324,17 @@ fn by_zram_generator(device: &RamDevice) -> bool {
 
 /// A size in zram-generator's arithmetic: `ram` is in MiB.
 fn zram_size(size: &Size) -> String {
+    let mib = |bytes: u64| match bytes.is_multiple_of(1 << 20) {
+        true => (bytes >> 20).to_string(),
+        false => format!("{bytes} / 1048576"),
+    };
     match size {
-        Size::Bytes(bytes) if bytes.0.is_multiple_of(1 << 20) => (bytes.0 >> 20).to_string(),
-        Size::Bytes(bytes) => format!("{} / 1048576", bytes.0),
+        Size::Bytes(bytes) => mib(bytes.0),
         Size::Ram { percent, at_most } => {
             let share = format!("ram * {}", percent.fraction());
             match at_most {
                 None => share,
-                Some(limit) => format!("min({share}, {} / 1048576)", limit.0),
+                Some(limit) => format!("min({share}, {})", mib(limit.0)),
             }
         }
     }

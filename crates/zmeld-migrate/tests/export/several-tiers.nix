@@ -7,7 +7,7 @@
 {
   services.zram-generator.enable = true;
   services.zram-generator.settings.zram0 = {
-    zram-size = "min(ram * 0.5, 4294967296 / 1048576)";
+    zram-size = "min(ram * 0.5, 4096)";
     zram-resident-limit = "ram * 0.25";
     compression-algorithm = "lz4(level=2) zstd (type=idle)";
     swap-priority = 90;

@@ -14,14 +14,20 @@ const UNKNOWN: Interval = Interval {
     half_width: 0.0,
 };
 
+/// The limits of a comparison, told first.
+const SIMULATION: &str =
+    "A simulation of page-migration policies, with a scheduler after Linux 2.6 and the scenario's \
+     processes; no memory of this machine is moved.";
+
 /// Several policies side by side, the first as base.
 pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let base = scenario.policies[0];
     let gain = |policy| (policy, runs.gain(policy, base).unwrap_or(UNKNOWN));
     let gains: Vec<(PolicyName, Interval)> = scenario.policies.iter().copied().map(gain).collect();
-    let lead = which_suits(base, &gains, scenario.replications, |one, other| {
+    let suits = which_suits(base, &gains, scenario.replications, |one, other| {
         runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
     });
+    let lead = format!("{SIMULATION} {suits}");
     let tables = Section::new("")
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));

@@ -1,6 +1,6 @@
 //! From what is wanted and what is there to steps, each with its reason.
 //!
-//! A plan is made without changing anything. What is recorded as done already is
+//! A plan is made without changing anything. Steps recorded as done are
 //! planned again in the same words, so that comparing the two says what is left
 //! to do.
 
@@ -39,11 +39,14 @@ pub use tunables::Measured;
 pub struct Done {
     /// The part of the plan.
     pub group: String,
-    /// What it does, exact.
+    /// The step, exact.
     pub step: String,
     /// The same for people.
     #[serde(skip)]
     pub words: String,
+    /// Effect of taking it back, for people, where that is not its opposite.
+    #[serde(skip)]
+    pub restores: Option<String>,
 }
 
 impl Done {
@@ -53,14 +56,15 @@ impl Done {
             group: group.to_owned(),
             step: step.describe(),
             words: step.words(),
+            restores: None,
         }
     }
 
-    /// What a record tells of, with what was there before: that is there again where it is undone.
+    /// The step of a record that is taken back: a value is what it was before.
     pub fn of(record: &Record) -> Done {
         let mut done = Done::new(&record.group, &record.step);
-        if let (Step::SetValue(_), Some(before)) = (&record.step, &record.before) {
-            done.words += &format!(" ({before} before)");
+        if let (Step::SetValue(set), Some(before)) = (&record.step, &record.before) {
+            done.restores = Some(format!("{}: restored to {before}", set.name()));
         }
         done
     }
@@ -78,10 +82,10 @@ pub struct Skipped {
 /// The groups of tiers that cannot be planned, each with what keeps it from that.
 pub type Refused = Vec<(String, Error)>;
 
-/// What would be done, and why.
+/// Steps that would be taken, and why.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Plan {
-    /// What was asked for.
+    /// The requested configuration.
     pub config: Config,
     /// The machine that it is for.
     pub machine: Machine,
@@ -89,18 +93,18 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Optional tiers that are left out, with the reason.
     pub skipped: Vec<Skipped>,
-    /// What will disappoint, and what is refused.
+    /// Warnings, and reasons for a refusal.
     #[serde(serialize_with = "as_lines")]
     #[schemars(with = "Vec<ProblemLine>")]
     pub problems: Vec<Finding>,
     /// The tiers that were asked for; none: all.
     pub only: Option<Vec<String>>,
-    /// What of earlier runs is taken back, in order: first, and behind the steps a device
+    /// Steps of earlier runs that are taken back, in order: first, and behind the steps a device
     /// that another takes the place of.
     pub undone: Vec<Done>,
-    /// What has to leave the areas that are switched off with that.
+    /// Pages that have to leave the areas that are switched off with that.
     pub leaving: Vec<Leaving>,
-    /// What was recorded when it was made, by the names that it has while it is carried out.
+    /// Records at the time of planning, by the names that they have while it is carried out.
     #[serde(skip)]
     pub records: Vec<Record>,
     /// The indexes of those that are taken back first, ascending.
@@ -111,7 +115,7 @@ pub struct Plan {
     pub replaced: Vec<usize>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
-    /// What it was made from besides.
+    /// Further inputs of the plan.
     #[serde(skip)]
     pub options: Options,
 }
@@ -136,7 +140,7 @@ pub struct Planned {
     pub step: Step,
     /// Why, in a few words.
     pub reason: String,
-    /// What the value that it sets was before, where it sets one.
+    /// The previous value, where the step sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// Whether it was done in an earlier run, and still holds; or it is a value that is
@@ -155,7 +159,7 @@ impl Planned {
     }
 }
 
-/// What a plan is made from, besides the configuration.
+/// Inputs of a plan besides the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Only these tiers.
@@ -164,7 +168,7 @@ pub struct Options {
     pub expected_ratio: Option<f64>,
     /// Whether compressed swap that somebody else set up gives its place to this.
     pub take_over: bool,
-    /// What `swappiness = "auto"` comes to, where that was measured.
+    /// Measured rates for `swappiness = "auto"`, where there are any.
     pub swappiness: Option<Measured>,
     /// Whether areas are switched off for it even where that costs a program.
     pub force: bool,
@@ -174,7 +178,7 @@ pub struct Options {
     pub only_named: bool,
     /// Whether no other driver's device stands in, as where only what is named is set.
     pub no_stand_ins: bool,
-    /// What a step on record counts as that cannot be looked at.
+    /// State assumed for a recorded step that cannot be inspected.
     pub doubt: OnUnreadable,
     /// Whether what fails in one tier costs no other its place.
     pub at_boot: bool,
@@ -190,7 +194,7 @@ struct ProblemLine {
     severity: &'static str,
     /// The warning, by the name that `accept` takes; null where it is none.
     trap: Option<&'static str>,
-    /// What is wrong, where, and the way out, in one line.
+    /// The problem, its place and the way out, in one line.
     text: String,
 }
 
@@ -228,7 +232,7 @@ impl Group {
         name.trim_end_matches(".replaced").trim_end_matches(".left")
     }
 
-    /// What records tell of, as the parts of a plan.
+    /// Recorded steps as parts of a plan.
     pub(crate) fn recorded(records: &[Record]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for record in records {
@@ -272,7 +276,7 @@ pub(crate) fn revive(records: &mut [Record], others: &mut [Record]) {
 
 impl Record {
     /// Whether taking it back changes the value that a step sets, and to what is wanted
-    /// then. What somebody else has put there since is left.
+    /// then. A value that somebody else has set since is left.
     fn puts_back(&self, planned: &Planned) -> Option<bool> {
         let (Step::SetValue(ours), Step::SetValue(wanted)) = (&self.step, &planned.step) else {
             return None;
@@ -287,7 +291,7 @@ impl Plan {
     /// Plans. Reads the machine and changes nothing.
     ///
     /// # Errors
-    /// What is wrong with tiers that are not optional: a device that is missing,
+    /// Problems of tiers that are not optional: a device that is missing,
     /// a place that cannot hold a swap file.
     pub fn new(
         host: &Host,
@@ -487,7 +491,7 @@ fn areas(config: &Config) -> Vec<(&Tier, i16)> {
 
 pub(crate) struct Draft<'a> {
     host: &'a Host,
-    /// What is planned: what was asked for, with stand-ins.
+    /// The configuration to plan: the requested one, with stand-ins.
     config: &'a Config,
     asked: &'a Config,
     machine: &'a Machine,

@@ -294,7 +294,7 @@ impl Draft<'_> {
         let path = format!("{}/enabled", zmeld_linux::compressed::ZSWAP);
         steps.add_over(
             Step::SetValue(SetValue::new(path, "N")),
-            "it would compress the pages first, and the RAM device what is left of them",
+            "zswap would take the pages first, and the RAM device only those that it evicts",
             Some("Y".to_owned()),
         );
         self.groups.push(steps.group(false));

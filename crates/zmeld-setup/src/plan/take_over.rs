@@ -104,7 +104,7 @@ impl Draft<'_> {
             Severity::Warning,
             GROUP,
             format!(
-                "what was set up before comes again at the next boot; this switches it off: {}",
+                "the earlier set-up returns at the next boot; this switches it off: {}",
                 ways.join("; ")
             ),
         ));

@@ -17,8 +17,7 @@ use super::{Draft, Steps};
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
 const PAGE_CLUSTER: &str = "page-cluster";
-const NO_READ_AHEAD: &str =
-    "all swap is in RAM: reading ahead decompresses pages that nobody asked for";
+const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need";
 const VM: &str = "/proc/sys/vm";
 
 /// Random I/O of swap against the file system's, measured.
@@ -198,13 +197,22 @@ impl Draft<'_> {
             true => 200,
             false => 100,
         };
+        let by_speed = measured.swappiness();
+        let preferred = match by_speed.cmp(&100) {
+            Ordering::Greater => "swapping is preferred to dropping file pages",
+            Ordering::Equal => "neither is preferred",
+            Ordering::Less => "dropping file pages is preferred to swapping",
+        };
         let mut reason = format!(
-            "200 k / (k + 1), to the nearest ten, {SWAPPINESS_MIN} to {SWAPPINESS_MAX}: swap gives \
-             {} pages/s back, the file system {}",
+            "swap-in gives {} pages/s, reading files again {}: {preferred}",
             rough(measured.swap_pages_per_s),
             rough(measured.files_pages_per_s)
         );
-        let by_speed = measured.swappiness();
+        match by_speed {
+            SWAPPINESS_MAX => reason += &format!("; {by_speed} is the highest that zmeld sets"),
+            SWAPPINESS_MIN => reason += &format!("; {by_speed} is the lowest that zmeld sets"),
+            _ => {}
+        }
         let value = kinds.swappiness(by_speed);
         match value.cmp(&by_speed) {
             Ordering::Less => {

@@ -119,7 +119,7 @@ pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     if meta.nlink() > 1 {
         return wrong(
             format!(
-                "it has {} names, and whoever has another one has it",
+                "it has {} hard links, and each of them leads to it",
                 meta.nlink()
             ),
             "remove the others, or let zmeld make a file",

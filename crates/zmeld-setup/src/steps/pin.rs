@@ -35,11 +35,10 @@ pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
                      as {}",
                     host.resolved(folder).join(below).display()
                 ),
-                None => {
-                    "who may write a folder has root swap to another file; choose a place where \
+                None => "whoever may write to a folder of its path can replace it; choose a place \
+                     where \
                          root alone may write each folder from / down, such as /var/lib"
-                        .to_owned()
-                }
+                    .to_owned(),
             }
         })
     })
@@ -55,7 +54,8 @@ fn found(host: &Host, path: &Path) -> Result<(Pinned, Option<Metadata>), Error> 
     let pinned = place(host, path)?;
     let found = pinned.secret(owner(host)).map_err(|err| {
         foreign(host, err, |_| {
-            "who may read it, or has it open, reads the memory of all programs; remove it, and \
+            "whoever may read it, or has it open, can read the memory of all programs; remove it, \
+             and \
              with its size in the configuration zmeld makes one that is root's alone"
                 .to_owned()
         })
@@ -140,7 +140,7 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     let said = |err| {
         foreign(host, err, |_| {
             format!(
-                "who may read it, or put another key there, reads all that is swapped; name the \
+                "whoever may read or replace it can read all that is swapped; name the \
                  file itself, in folders that root alone may write, such as /etc/zmeld, and chmod \
                  600 {shown}"
             )
@@ -284,7 +284,7 @@ fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
         if is_gone || !is_made_of(host, &device, file)? {
             return Err(Error::place(
                 file,
-                "a loop device has it, and nobody knows who else does",
+                "a loop device uses it, and other programs may",
                 "name the file itself, as file = \"PATH\", in a place of root's",
             ));
         }

@@ -1,6 +1,6 @@
 //! An attribute of the RAM device that the group added. It goes with the device; where
-//! that stays in use, it becomes as the kernel has it. What a drive carried that it names
-//! is lost.
+//! that stays in use, it becomes as the kernel has it. Contents of a drive that it names
+//! are lost.
 
 use std::io::ErrorKind;
 
@@ -25,7 +25,7 @@ use zmeld_observe::machine::Machine;
 pub struct SetAttribute {
     /// Its name below `/sys/block/DEVICE`.
     pub attribute: String,
-    /// What is written; empty where the path of `with` is.
+    /// The value to write; empty where the path of `with` is written.
     pub value: String,
     /// A device that is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,9 +93,9 @@ const LATE: [(&str, KernelVersion, &str); 4] = [
     ),
 ];
 
-/// What was found where the kernel has no such codec: it keeps its own.
+/// Recorded where the kernel has no such codec: it keeps its own.
 const LACKS: &str = "lacks";
-/// What was found where it has a codec that comes before this one.
+/// Recorded where it has a codec that comes before this one.
 const UNNEEDED: &str = "unneeded";
 
 impl SetAttribute {
@@ -136,7 +136,7 @@ impl SetAttribute {
         }
     }
 
-    /// What it is about: of two that are about the same, the later replaces the earlier.
+    /// The setting that it is about: of two for the same one, the later replaces the earlier.
     pub(crate) fn sets(&self) -> String {
         let of = match (self.attribute.as_str(), self.codec()) {
             (RECOMPRESSION, Some((_, priority))) => priority,
@@ -147,7 +147,7 @@ impl SetAttribute {
         format!("{} {of}", self.attribute)
     }
 
-    /// What was found for the codec whose parameters these are, where it is not set.
+    /// The reason recorded for the codec whose parameters these are, where it is not set.
     fn why_not_set(&self, context: &StepContext<'_>) -> Option<String> {
         if self.attribute != PARAMETERS {
             return None;
@@ -206,7 +206,7 @@ impl SetAttribute {
         self.known().0.is_some()
     }
 
-    /// What it does, for people: sizes are not read as bytes.
+    /// The step, for people: sizes are not shown as bytes.
     pub(crate) fn words(&self) -> String {
         match (self.attribute.as_str(), self.value.parse()) {
             (SIZE | LIMIT, Ok(size)) => format!("set its {} to {}", self.attribute, bytes(size)),
@@ -214,7 +214,7 @@ impl SetAttribute {
         }
     }
 
-    /// What it is on a device now, for people, where the device shows it.
+    /// Its value on a device now, for people, where the device shows it.
     pub fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
         let now = self.now(host, &format!("/sys/block/{device}/{}", self.attribute));
         let now = now.ok().flatten()?;
@@ -233,8 +233,8 @@ impl SetAttribute {
         )
     }
 
-    /// What [`Reversible::before`] will say of a device that is not there yet, as far as another
-    /// one, or the kernel's release and how it was built, show it.
+    /// Foresees the answer of [`Reversible::before`] for a device that is not there yet, as far
+    /// as another one, or the kernel's release and how it was built, show it.
     pub(crate) fn offered_by(
         &self,
         driver: RamDriver,
@@ -271,7 +271,7 @@ impl SetAttribute {
         }
     }
 
-    /// What it says of itself, as it would be written; none where it does not say.
+    /// Its value as it would be written; none where the device does not show it.
     fn now(&self, host: &Host, path: &str) -> Result<Option<String>, Error> {
         let shows = self.known().1;
         if shows == Shows::Nothing {
@@ -314,7 +314,7 @@ impl SetAttribute {
         )
     }
 
-    /// What it says where that is not what was written.
+    /// Its value where that is not the written one.
     fn differs(&self, context: &StepContext<'_>, path: &str) -> Result<Option<String>, Error> {
         let host = context.host;
         let Some(now) = self.now(host, path)? else {

@@ -36,11 +36,27 @@ impl SetValue {
         Err(Error::malformed(&self.path, problem))
     }
 
+    /// Its name, as `sysctl` and the kernel's command line have it: `vm.swappiness`,
+    /// `zswap.enabled`.
+    pub(crate) fn name(&self) -> String {
+        let of = if self.path.starts_with(ZSWAP) {
+            "zswap"
+        } else {
+            "vm"
+        };
+        format!("{of}.{}", self.path.rsplit('/').next().unwrap_or_default())
+    }
+
+    /// Its words, for people.
+    pub(crate) fn words(&self) -> String {
+        format!("set {} to {}", self.name(), self.value)
+    }
+
     /// What it belongs to: `vm.swappiness`, zswap.
     pub fn subject(&self) -> String {
         match self.path.starts_with(ZSWAP) {
             true => "zswap".to_owned(),
-            false => format!("vm.{}", self.path.rsplit('/').next().unwrap_or_default()),
+            false => self.name(),
         }
     }
 }

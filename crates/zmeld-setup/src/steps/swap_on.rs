@@ -294,7 +294,7 @@ fn not_held(host: &Host, by_any: bool) -> Result<(), Error> {
     };
     Err(Error::place(
         format!("process {} ({})", program.pid, program.name),
-        "it keeps whoever wants its memory's lock waiting, and swapoff with them",
+        "it holds the lock of its memory, for which swapoff waits",
         "end it, or the file system that it waits for, and try again",
     ))
 }

@@ -28,7 +28,7 @@ fn a_program_that_grows_meanwhile_stops_it() {
     });
     let err = machine.down().unwrap_err().to_string();
     assert!(
-        err.contains("40.0 MiB come back to the control group /app"),
+        err.contains("40.0 MiB would return to the control group /app"),
         "{err}"
     );
     assert!(err.contains("python3"), "{err}");
@@ -51,7 +51,7 @@ fn what_cannot_be_looked_at_meanwhile_stops_it() {
     });
     let err = machine.down().unwrap_err().to_string();
     assert!(
-        err.contains("app/memory.swap.current: it is not a file, so that nobody"),
+        err.contains("app/memory.swap.current: it is not a file, so it is unknown"),
         "{err}"
     );
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));

@@ -41,7 +41,7 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     let asked = asked.filter(|asked| **asked != zswap.compressor)?;
     Some(Finding::of_machine(
         "zswap",
-        format!("the kernel's command line names {asked} for it, and it has another compressor"),
+        format!("its compressor is not {asked}, which the kernel's command line names"),
         format!(
             "zswap.compressor={asked}, and zswap has {}",
             zswap.compressor
@@ -68,8 +68,8 @@ fn interrupted(view: &View) -> Option<Finding> {
     let is_tier = |it: &&AppliedTier| applied.tier(&it.name) == Some(it);
     let begun = applied.tiers.iter().filter(is_tier).count();
     Some(Finding::of_machine(
-        "zmeld up",
-        "it was interrupted, and only a part is set up",
+        "zmeld",
+        "a run was interrupted: only a part is set up",
         format!(
             "steps of {begun} of {} tiers were begun",
             view.wanted.tiers.len().max(begun)

@@ -15,7 +15,7 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
     Some(Finding::of_machine(
         &device.name,
         "zswap is on in front of a compressed device: pages are compressed twice, and the device \
-         sees only what zswap throws out",
+         gets only the pages that zswap evicts",
         format!(
             "zswap holds {}, {} holds {}",
             bytes(zswap.stored_bytes),
@@ -70,10 +70,7 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
         let (swap, device) = other;
         Finding::of_machine(
             &device.name,
-            format!(
-                "another tool set it up, and it stands beside {}: {what}",
-                first.1.name
-            ),
+            format!("another tool set it up beside {}: {what}", first.1.name),
             format!(
                 "{} of priority {} holds {}, {} of priority {} holds {}",
                 swap.area.shown(),
@@ -100,7 +97,7 @@ pub(super) fn lru_inversion(view: &View, above: &Swap, device: &Device) -> Optio
     Some(Finding::of_machine(
         &device.name,
         format!(
-            "{} stands above {} by priority alone: when it is full, cold pages stay in RAM and \
+            "{} fills before {} by priority alone: when it is full, cold pages stay in RAM and \
              warm ones go to disk",
             device.name,
             below.area.shown()
@@ -239,7 +236,7 @@ pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Fi
     Some(Finding::of_machine(
         &device.name,
         format!(
-            "{} is filled first, and {} only once that is full: pages go to the slower one",
+            "{} is filled first, and {} only once that is full: the slower one takes the pages",
             above.area.shown(),
             device.name
         ),
@@ -259,8 +256,7 @@ pub(super) fn file_in_ram(view: &View) -> Vec<Finding> {
         Some(Finding::of_machine(
             swap.area.shown(),
             format!(
-                "it is a file on {}, which is in RAM: what is swapped out there stays in RAM, and \
-                 a file system is between",
+                "it is a file on {}, which is in RAM: its pages stay in RAM, below a file system",
                 ram.name
             ),
             format!("{file_system} on {}", ram.name),
@@ -276,8 +272,8 @@ pub(super) fn zvol(view: &View) -> Vec<Finding> {
     let found = zvols.map(|swap| {
         Finding::of_machine(
             swap.area.shown(),
-            "it is a volume of ZFS, which takes memory to write a page: the machine can stand \
-             still when memory is short",
+            "it is a ZFS volume, and ZFS needs memory to write a page: the machine can hang when \
+             memory is short",
             format!("{} is swapped to", swap.area.shown()),
             view.switched_off(swap),
         )
@@ -291,7 +287,7 @@ pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
     view.now.swaps.is_empty().then(|| {
         Finding::of_machine(
             "zswap",
-            "it is on, and there is no swap that it could stand in front of: it takes no page",
+            "it is on without swap behind it, so it takes no page",
             format!(
                 "enabled Y, {} held; /proc/swaps is empty",
                 bytes(zswap.stored_bytes)

@@ -21,8 +21,8 @@ pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
     wrong(
         &device.name,
         device.melding.as_ref()?.counter(MISMATCHES),
-        "pages did not come back as they were written; reads of them failed",
-        "pages did not have their fingerprint",
+        "pages were corrupt when they were read; the reads failed",
+        "pages did not match their fingerprint",
         format!(
             "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before using it again",
             device.name
@@ -37,8 +37,8 @@ pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
         wrong(
             name,
             pages,
-            "a codec encoded pages wrongly; what it made was not used",
-            "pages did not decode to what they were",
+            "a codec encoded pages wrongly; its output was not used",
+            "pages did not decode to their original bytes",
             format!(
                 "leave check_writes on; dmesg names the codec: choose another one, or a newer \
                  {module}, {anew}; if that does not end it, test the RAM (memtest86+)"
@@ -73,7 +73,7 @@ pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
     }
     Some(Finding::of_machine(
         &device.name,
-        "a sample found pages that repeat, and they are not melded",
+        "a sample found duplicate pages, which are not melded",
         format!(
             "{} of the sampled pages; meld_mode {}",
             percent(part),

@@ -1,7 +1,7 @@
 //! What is wrong with a machine's swap, how one can tell, and what to do about it.
 //!
 //! [`RULES`] is the list: each rule looks at an [`Observation`] and at what was
-//! asked for, and says what it found with the numbers that it saw. `docs/status.md`
+//! asked for, and says what it found with the numbers that it saw. `docs/findings.md`
 //! explains each.
 //!
 //! | module | what its rules are about |

@@ -109,10 +109,9 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
         // No group says that its own do: those of version 1 do not tell, and one may be gone.
         found.push(Finding::of_machine(
             "memory",
-            "tasks wait for memory, and the machine is not short of it: a control group was at \
-             its own limit",
+            "tasks wait at the limit of a control group; the machine is not short of memory",
             format!(
-                "{}; {} of {} can be had",
+                "{}; {} of {} are available",
                 waited(&pressure),
                 bytes(memory.available_bytes),
                 bytes(memory.total_bytes)
@@ -153,12 +152,13 @@ fn group_waits(view: &View, group: &Group) -> Option<Finding> {
     (share(used, limit) >= AT_LIMIT).then(|| {
         Finding::of_machine(
             format!("cgroup {}", group.path),
-            "its tasks wait for memory: it is at its own limit",
+            "its tasks wait at its own memory limit",
             format!(
-                "{}; it uses {} of {}",
+                "{}; it uses {} of {}, and the machine has {} available",
                 waited(&pressure),
                 bytes(used),
-                bytes(limit)
+                bytes(limit),
+                bytes(view.now.memory.available_bytes)
             ),
             format!(
                 "{}, or give it less to do",

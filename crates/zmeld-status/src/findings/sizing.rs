@@ -47,7 +47,7 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
         &device.name,
         match device.io.failed_reads {
             0 => "writes failed: there was no memory, or the limit was reached",
-            _ => "reads failed: pages could not be given back",
+            _ => "reads failed: pages could not be read back",
         },
         format!(
             "{} failed writes {} and {} failed reads; it takes {} with {limit}, at the most it \
@@ -84,8 +84,7 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     }
     Some(Finding::of_machine(
         &device.name,
-        "there is no limit to the RAM it may take: pages that do not compress can fill RAM with \
-         swap",
+        "the RAM it may take has no limit: pages that do not compress can fill it",
         format!(
             "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
             bytes(device.size_bytes),
@@ -109,7 +108,7 @@ pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Findin
     }
     Some(Finding::of_machine(
         &device.name,
-        "its size promises more than memory can hold: the machine runs out of memory \
+        "its size is more than memory can hold: the machine runs out of memory \
          while swap still seems free",
         format!(
             "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
@@ -352,7 +351,7 @@ fn group_near_limit(view: &View, group: &Group) -> Option<Finding> {
     };
     Some(Finding::of_machine(
         format!("cgroup {}", group.path),
-        "it has nearly all of the swap that it may have: further pages stay in RAM, and at its \
+        "it is close to its swap limit: further pages stay in RAM, and at its \
          memory limit the kernel kills its programs",
         format!(
             "{} of {} of swap ({}); {memory}",
@@ -374,7 +373,7 @@ pub(super) fn group_refused(view: &View) -> Vec<Finding> {
         .map(|(group, refused)| {
             Finding::of_machine(
                 format!("cgroup {}", group.path),
-                "its limit refused it swap: its pages stay in RAM, and it may be killed",
+                "it reached its swap limit: its pages stay in RAM, and it may be killed",
                 format!(
                     "refused {} times {}; {} of {}",
                     count(refused),

@@ -21,7 +21,7 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
     }
     Some(Finding::of_machine(
         &device.name,
-        "it keeps pages that swap has given back",
+        "it keeps pages that swap has freed",
         format!(
             "it holds {}, swap uses {}: {} too much{}",
             bytes(stored),
@@ -69,7 +69,7 @@ pub(super) fn readable_file(view: &View) -> Vec<Finding> {
         let file = shell::path(&swap.area.path);
         Finding::of_machine(
             swap.area.shown(),
-            "others than root may read it: it holds what all programs had in memory",
+            "users other than root may read it, and it holds the memory of all programs",
             "its mode is not 600, or it is not root's",
             Remedy::run([format!("chown 0 {file}"), format!("chmod 600 {file}")]),
         )
@@ -87,8 +87,8 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
         Some(Finding::of_machine(
             swap.area.shown(),
             format!(
-                "it stands on {} through {}, which passes no discards: memory of freed pages \
-                 never comes back",
+                "it is on {} through {}, which passes no discards: the memory of freed pages is \
+                 never released",
                 ram.name,
                 top.kind.name()
             ),
@@ -114,8 +114,7 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
     Some(Finding::of_machine(
         &device.name,
         format!(
-            "the file system at {} does not discard: memory of deleted files does not \
-             come back",
+            "the file system at {} does not discard: the memory of deleted files is not released",
             mounted.at
         ),
         format!(
@@ -218,7 +217,7 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
                 .map(|(at, codec)| format!("{codec} ({at})"))
                 .collect();
             add(
-                "it has a codec for recompression, and no rule fires it",
+                "it has a codec for recompression, but no rule uses it",
                 format!("recomp_algorithm {}; {stored} stored", codecs.join(", ")),
                 rule("recompress"),
             );
@@ -250,7 +249,7 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
     let missing = |name: &str, unit: &str, rules: &str| {
         Finding::of_machine(
             name,
-            format!("there are rules, and no {name} runs that carries them out"),
+            format!("there are rules, but no {name} runs"),
             format!("rules: {rules}; no process is {name}"),
             match view.now.facts.services {
                 _ if view.asked().is_named() => {

@@ -83,7 +83,7 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
             "{PATH} is not there (mount -t debugfs none /sys/kernel/debug)"
         )),
         // A kernel that is locked down shows it to nobody.
-        Err(err) => Some(format!("lru_gen is not to be had: {err}")),
+        Err(err) => Some(format!("lru_gen is not available: {err}")),
     }
 }
 

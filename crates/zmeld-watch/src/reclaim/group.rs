@@ -10,9 +10,9 @@ use zmeld_linux::{counters, Host, HostError};
 use zmeld_observe::Pressure;
 
 /// Why nothing is taken that needs swap.
-pub(super) const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
+pub(super) const NO_SWAP: &str = "no swap is on to take its memory";
 pub(super) const NO_SWAP_HERE: &str =
-    "memory.swap.max lets nothing of it go to swap, its own or that of a group above";
+    "memory.swap.max allows it no swap, its own or that of a group above";
 
 /// For how long what came back counts.
 const WINDOW: Duration = Duration::from_secs(60);

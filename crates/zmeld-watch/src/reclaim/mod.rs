@@ -67,8 +67,8 @@ const NO_MORE: &str = "the kernel finds no more that is idle";
 /// Why nothing is taken of what groups above keep.
 const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
 /// Why nothing is taken from a group that the kernel did not tell of.
-const CUT: &str = "there are too many control groups to be told of by lru_gen, and this one was \
-                   not among those that were";
+const CUT: &str =
+    "there are too many control groups for lru_gen to list, and it leaves this one out";
 
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
@@ -83,8 +83,8 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
         Err(HostError::GroupsUnseen) => {
-            "the memory controller's groups are not mounted here, so that nobody can tell what \
-             is protected"
+            "the memory controller's groups are not mounted here, so it is unknown what is \
+             protected"
         }
         Err(err) => return Err(err.into()),
         Ok(_) => {
@@ -417,8 +417,8 @@ impl Reclaimer {
                 let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
                 if told.is_cut && !was_cut {
                     round.say(
-                        "lru_gen: there are too many control groups to be told of: nothing is \
-                         reclaimed from those that the kernel tells last",
+                        "lru_gen: there are too many control groups to list: nothing is \
+                         reclaimed from those that it leaves out",
                     );
                 }
                 Some(told)
@@ -453,7 +453,7 @@ impl Reclaimer {
     fn refused_generations(&mut self, err: HostError, round: &mut Round) {
         if generations::is_lasting(&err) {
             if let Some((_, why_not)) = &mut self.no_generations {
-                *why_not = Some(format!("lru_gen is not to be had: {err}"));
+                *why_not = Some(format!("lru_gen is not available: {err}"));
             }
             self.chosen = None;
         }

@@ -28,7 +28,7 @@ Examples:
   zmeld config show                all files as one, as zmeld understands them
   zmeld config import              what other tools and fstab set up
 
-docs/configuration.md has every key.";
+docs/keys.md has every key.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
@@ -206,7 +206,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
     let how = match is_asked_for {
         _ if is_without => "; every tier is switched off: zmeld up sets up none",
         false if refuses_advised => {
-            "; it names no tier, and those that would suit the machine zmeld up refuses here: \
+            "; it names no tier, and zmeld up refuses here the tiers that would suit the machine: \
              zmeld plan says why"
         }
         false => "; looked at with the tiers that zmeld up would take",
@@ -269,7 +269,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         );
     }
     if imported.config.tiers.is_empty() {
-        bail!("nothing to take over: nothing that zmeld reads here sets up swap");
+        bail!("nothing to take over: no file that zmeld reads here sets up swap");
     }
     if args.root != Path::new("/") && !args.root.join("proc/meminfo").exists() {
         output::say(format_args!(

@@ -22,7 +22,7 @@ Examples:
 
 As root, --check notes the kernel's counters in /run/zmeld, so that the next one
 can tell what happened in the last hour. Nothing else is changed. docs/status.md
-explains every column and finding.";
+explains every column, docs/findings.md every finding.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]

@@ -92,7 +92,10 @@ fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
 fn often_enough(every: Span) -> anyhow::Result<()> {
     let tested = std::env::var_os("ZMELD_TEST_EVERY").is_some();
     if every < EVERY_MIN && !tested {
-        anyhow::bail!("--every {every}: a survey reads all memory; write {EVERY_MIN} or more");
+        anyhow::bail!(
+            "--every {every} is too often, since a survey reads all memory; write \
+                       {EVERY_MIN} or more"
+        );
     }
     Ok(())
 }
@@ -155,8 +158,8 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     if let (Some(share), None) = (survey.partial(), &survey.selection) {
         // It is kept, and will not count: that is said to cron, too.
         output::say(format_args!(
-            "{} processes with {} of the memory in use could not be read: zmeld-fleet leaves \
-             this survey out as partial (1 % and more)",
+            "{} processes with {} of the memory in use could not be read; zmeld-fleet ignores \
+             this survey as incomplete (1 % and more)",
             survey.refused,
             percent(share)
         ));

@@ -30,7 +30,7 @@ Examples:
 The rules are [watch.recompress], [watch.writeback], [watch.meld] and
 [watch.reclaim] (takes idle memory of programs before it is needed); what is due
 is done at once while zmeld-guard says that memory is short. See
-docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+docs/keys.md. SIGTERM and Ctrl-C end it after what it is doing.";
 
 /// The rules that have a turn now and then; reclaim goes on all the time.
 const RULES: [&str; 3] = ["recompress", "writeback", "meld"];
@@ -93,17 +93,17 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
     if config.watch.guard.is_some() && rule.is_none() {
-        log("[watch.guard] is not this command's: zmeld-guard.service acts by it");
+        log("zmeld-guard.service carries out [watch.guard], this command does not");
     }
     if !watcher.has_rules() && textfile.is_none() {
-        if config.watch.guard.is_some() {
-            return Ok(Outcome::Done);
+        if config.watch.guard.is_none() {
+            log(
+                "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
+                 [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
+                 --textfile",
+            );
         }
-        anyhow::bail!(
-            "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
-             --textfile"
-        );
+        return Ok(Outcome::Done);
     }
     let is_at_work = is_here && !args.dry_run && watcher.has_rules();
     let is_root = rustix::process::geteuid().is_root();
@@ -142,7 +142,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         }
         if args.once.is_some() {
             if rule.is_some() && !watcher.has_acted() {
-                log("nothing to do: no device that is set up has anything for that rule");
+                log("nothing to do: the rule applies to no device that is set up");
             }
             if config.watch.reclaim.is_some() && rule.is_none() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");

@@ -88,7 +88,7 @@ fn what_could_starve_the_machine_is_refused() {
     let huge = recipe(10, 1).replace("33554432", "4398046511104");
     let path = write(folder.path(), "huge.toml", huge.as_bytes());
     let before = machine();
-    let words = ["needs 4.00 TiB", "512 MiB stay for others"];
+    let words = ["needs 4.00 TiB", "keeps 512 MiB for other programs"];
     refuses(&["bench", "run", str(&path)], 2, &words);
     assert_eq!(machine(), before);
 }

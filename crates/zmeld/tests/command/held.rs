@@ -252,7 +252,10 @@ fn whoever_keeps_swapoff_waiting_is_named_before_and_meanwhile() {
                 let output = run_to_end(&[&["down"], force].concat());
                 let said = text(&output.stderr);
                 assert_eq!(code(&output), 2, "{kind:?} {force:?}: {said}");
-                let wanted = format!("process {} (python3): it keeps whoever wants", held.pids[0]);
+                let wanted = format!(
+                    "process {} (python3): it holds the lock of its memory",
+                    held.pids[0]
+                );
                 assert!(said.contains(&wanted), "{kind:?} {force:?}: {said}");
             }
         }

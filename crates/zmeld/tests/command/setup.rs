@@ -308,7 +308,7 @@ fn a_program_whose_group_cannot_take_its_pages_back_lives_on() {
         assert_eq!(code(&output), 2, "{args:?}: {said}");
         let group = holder.group.0.file_name().expect("a name");
         let group = format!("the control group /{}", group.to_string_lossy());
-        let pid = format!("process {}", holder.script.child.id());
+        let pid = format!("pid {}", holder.script.child.id());
         assert!(said.contains(&group) && said.contains(&pid), "{said}");
         assert_eq!(swaps(), up, "{args:?}");
         assert!(holder.is_intact(), "{args:?}");

@@ -148,7 +148,7 @@ impl KeepArgs {
         let mut done: K = read_open(path, &file)?;
         adapt(&mut asked, &done)
             .and_then(|()| Ok(done.go_on_with(asked)?))
-            .with_context(|| format!("cannot carry on with {}", path.display()))?;
+            .with_context(|| format!("cannot resume {}", path.display()))?;
         if !done.is_complete() {
             check_owner(path, &file)?;
         }
@@ -404,8 +404,8 @@ fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
         .and_then(|uid| uid.parse().ok());
     if ![Some(0), Some(own), asked].contains(&Some(owner)) {
         anyhow::bail!(
-            "{} belongs to another user (uid {owner}), and its figures would decide what is done here: \
-             copy it first if you trust it",
+            "{} belongs to another user (uid {owner}), who can change its figures: copy it first \
+             if you trust it",
             path.display()
         );
     }
@@ -418,7 +418,7 @@ fn read_open<K: Kept>(path: &Path, file: &File) -> anyhow::Result<K> {
         .read_to_string(&mut text)
         .with_context(|| format!("cannot read {}", path.display()))?;
     if text.len() as u64 > RESULT_MAX {
-        anyhow::bail!("{} is longer than any result", path.display());
+        anyhow::bail!("{} is too large to be a result", path.display());
     }
     let (schema, version) = K::SCHEMA;
     let envelope = Envelope::read(&text, schema, version - 1..=version)

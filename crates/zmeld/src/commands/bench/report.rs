@@ -15,9 +15,8 @@ use zmeld_statistics::sample::median;
 use zmeld_statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 
-const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two variants \
-                       have no point in common, their medians differ at the 5 % level. A winner is named only if \
-                       Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
+const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
+                       level. A winner also passes Mann-Whitney's test with Holm's correction for all pairs.";
 
 fn unit(metric: &Metric) -> Unit {
     match metric.name.as_str() {
@@ -85,6 +84,9 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
             );
         }
     }
+    for also in &case.also {
+        text.push_str(&of_memory(&also.metric, &also.judgement));
+    }
     if text.is_empty() {
         text.push_str("Every run finished; there is no other variant to compare with.");
     }
@@ -94,6 +96,30 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         Tone::Neutral
     };
     (tone, text.trim().to_owned())
+}
+
+/// Variants that take more or less memory than the first, each in a sentence.
+fn of_memory(metric: &Metric, judgement: &Judgement) -> String {
+    let base = judgement.variants.first();
+    let other = |comparison: &&Comparison| {
+        base.is_some_and(|base| comparison.base == base.variant)
+            && matches!(comparison.verdict, Verdict::Better(_))
+    };
+    let of = |name: &str| {
+        let found = judgement.variants.iter().find(|it| it.variant == *name);
+        found.map_or(String::new(), |it| unit(metric).format(it.median.value))
+    };
+    let all = judgement.comparisons.iter().filter(other);
+    let all = all.filter(|_| unit(metric) == Unit::Bytes);
+    all.map(|Comparison { base, variant, .. }| {
+        format!(
+            " In {}, `{variant}` takes {} and `{base}` {}.",
+            label(metric),
+            of(variant),
+            of(base)
+        )
+    })
+    .collect()
 }
 
 /// The answer to the recipe's question, in one sentence.
@@ -135,7 +161,7 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     let free = baseline.median.value;
     if baseline.unfinished > 0 || !free.is_finite() || free <= 0.0 {
         return Some(format!(
-            "Without a limit (`{}`) {} of {} runs finished: what the limit costs cannot be told.",
+            "`{}`, without a limit, finished {} of {} runs: the cost of the limit is unknown.",
             baseline.variant,
             baseline.runs - baseline.unfinished,
             baseline.runs
@@ -159,7 +185,7 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
         })
         .collect();
     Some(format!(
-        "What the limit costs: without it, the median is {} ({}); under it, {}.",
+        "The median is {} ({}) without the limit; with it, {}.",
         unit(metric).format(free),
         label(metric),
         variants.join(", ")
@@ -192,7 +218,7 @@ fn against(judgement: &Judgement, comparison: &Comparison, better: Direction) ->
     match verdict {
         Verdict::Void => format!("{two} void, nothing was swapped."),
         Verdict::Emulated => {
-            format!("{two} both finish; an emulated machine's times say no more than that.")
+            format!("{two} both finish; times of an emulated machine are not compared.")
         }
         Verdict::TooFewRuns => format!("{two} too few runs to say anything."),
         Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
@@ -298,8 +324,8 @@ fn published(table: &PublishedTable) -> Table {
 fn machine_line(on: &GuestFacts) -> String {
     let way = match (on.emulated, on.user_mode) {
         _ if on.clock == GuestClock::Instructions => {
-            "Emulated, and its time counts instructions, a nanosecond for each: compare figures with each other, not \
-             with a machine's."
+            "Emulated; its clock counts instructions, a nanosecond each. Compare these figures \
+             only with each other."
         }
         (false, _) => "Run by the processor itself (KVM).",
         (true, false) => "Emulated: compare counts, not times.",

@@ -528,7 +528,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         ));
     }
     let text = format!(
-        "zmeld up does this: it sets up {words}. zmeld plan shows each step, zmeld down takes \
+        "zmeld up sets up {words}. zmeld plan shows each step, zmeld down takes \
          them back."
     );
     Advice::new(AdviceKind::Do, "setup", text)
@@ -701,9 +701,9 @@ mod tests {
     #[test]
     fn a_scan_promises_only_what_up_can_do() {
         let ready = last_word(ModulePresence::Ready);
-        assert!(ready.text.starts_with("zmeld up does this"), "{ready:?}");
+        assert!(ready.text.starts_with("zmeld up sets up"), "{ready:?}");
         let none = last_word(ModulePresence::Absent);
-        assert!(!none.text.contains("does this"), "{none:?}");
+        assert!(!none.text.contains("zmeld up sets up"), "{none:?}");
         for words in ["cannot set that up here", "no zram", "zmeld.ko"] {
             assert!(none.text.contains(words), "{words}: {none:?}");
         }

@@ -80,6 +80,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         match plan.undone.len() {
             0 if left == 1 => "zmeld up would take 1 step; zmeld down takes it back.".to_owned(),
             0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
+            1 => format!("zmeld up would take back 1 step and take {left}."),
             undone => format!("zmeld up would take back {undone} steps and take {left}."),
         }
     }
@@ -149,7 +150,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let taken_back = |title: &str, undone: Vec<&Done>| {
         let table = zmeld_report::table!("", for done in &undone,
             Column::text("part") => done.group.as_str(),
-            Column::text("what") => done.words.as_str(),
+            Column::text("what") => done.restores.as_ref().unwrap_or(&done.words).as_str(),
         );
         (!undone.is_empty()).then(|| Section::new(title).table(table))
     };
@@ -192,8 +193,11 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
     };
     let how = if dry_run { "to undo" } else { "undone" };
     let said = |how: &str, done: &Done| format!("{how}: {}", done.words);
-    let undone = report.undone.iter().map(|it| (it, said(how, it)));
-    let left = "left, being another's by now";
+    let undone = report.undone.iter().map(|done| {
+        let restored = done.restores.clone();
+        (done, restored.unwrap_or_else(|| said(how, done)))
+    });
+    let left = "left, since it is another program's by now";
     let left = report.not_undone.iter().map(|it| (it, said(left, it)));
     let applied = report.applied.iter().map(|it| (it, it.words.clone()));
     let mut rows: Vec<(&Done, String)> = undone.chain(left).chain(applied).collect();

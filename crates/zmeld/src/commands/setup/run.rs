@@ -123,12 +123,14 @@ fn undisturbed() -> anyhow::Result<()> {
     match running() {
         Running::No => Ok(()),
         Running::Unknown if rustix::process::geteuid().is_root() => anyhow::bail!(
-            "/run/zmeld/experiment cannot be asked whether an experiment is running: look at what it is, and remove it"
+            "/run/zmeld/experiment does not show whether an experiment is running: see what it \
+             is, and remove it"
         ),
         // Who may not ask changes nothing.
         Running::Unknown => Ok(()),
         Running::Yes(who) => anyhow::bail!(
-            "an experiment is running ({who}), whose swap this would take away: wait for it, or stop it with Ctrl-C"
+            "an experiment is running ({who}), and this would remove its swap: wait for it, or \
+             stop it with Ctrl-C"
         ),
     }
 }
@@ -138,14 +140,14 @@ pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
     let is_running = running();
     if let Running::Yes(who) = is_running {
         return Ok(Some(format!(
-            "An experiment is running ({who}): what it swaps to goes with it, and is not part of this plan."
+            "An experiment is running ({who}). Its swap is temporary and not part of this plan."
         )));
     }
     let left = zmeld_lab::experiment::left_behind(host)?;
     let what = match is_running {
         Running::Unknown => {
-            "it goes with the experiment that is running, or if none is (root can tell), zmeld \
-             down --experiment takes it back"
+            "the running experiment removes it; if none is running (root can tell), zmeld down \
+             --experiment does"
         }
         _ => "zmeld down --experiment takes it back",
     };
@@ -405,6 +407,7 @@ fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
     found.into_iter().map(|step| Done {
         group: "experiment".to_owned(),
         words: step.clone(),
+        restores: None,
         step,
     })
 }

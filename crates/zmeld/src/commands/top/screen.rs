@@ -188,12 +188,12 @@ fn head(look: &Look, style: &Style, cut: impl Fn(&str) -> String) -> Vec<String>
     lines.push(match now.pressure {
         None => cut("pressure: not measured by this kernel"),
         Some(pressure) => {
-            let minute = pressure.some.avg60_percent;
+            let lately = pressure.some.avg10_percent;
             let text = format!(
-                "waiting for memory: {} of the last minute",
-                percent(minute / 100.0)
+                "waiting for memory: {} of the last 10 s",
+                percent(lately / 100.0)
             );
-            warning_if(minute >= 20.0, text)
+            warning_if(lately >= 20.0, text)
         }
     });
     lines.extend(look.rates.map(|rates| {
@@ -251,7 +251,7 @@ mod tests {
         let (_dir, host) = Host::planted(&[]);
         let put = |path: &str, text: &str| host.plant(path, text);
         put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n");
-        put("proc/pressure/memory", "some avg10=1.00 avg60=32.50 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
+        put("proc/pressure/memory", "some avg10=32.50 avg60=1.00 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
         put("proc/vmstat", "pswpin 0\npswpout 0\npgmajfault 0\n");
         if with_swap {
             put(
@@ -288,7 +288,7 @@ mod tests {
         let all = rows.join("\n");
         for wanted in [
             "zmeld top  RAM 1.50 GiB of 2.00 GiB   swap 512 MiB of 1",
-            "waiting for memory: 32.5 %",
+            "waiting for memory: 32.5 % of the last 10 s",
             "zram0",
             "3.76x",
             "sda2",
