@@ -16,7 +16,7 @@ Usage: zmeld-guard [--dry-run] [--config FILE]
 Before the machine stands still, ends what the kernel's OOM killer would end,
 a process at a time, of the user or service that holds most, as [watch.guard]
 of /etc/zmeld.toml says; tells zmeld watch to make room before that. See
-docs/status.md. SIGTERM ends it.
+docs/guard.md. SIGTERM ends it.
 
   --dry-run      list who holds memory and what would go first of each, then
                  only say what would be ended, and why, until Ctrl-C
