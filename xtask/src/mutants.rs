@@ -2,8 +2,9 @@
 //!
 //! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of
 //! each room by its seed; one is found where a test of the room fails, and the room passes where no
-//! more than its share is missed. What compiles to the same is no change. What changes nothing
-//! that anybody could see stands in `.cargo/mutants.toml` and in [`SAME`], with the reason.
+//! more than its share is missed. What compiles to the same is no change, and what a compiler warns
+//! of no module is built from. What changes nothing that anybody could see stands in [`SAME`], with
+//! the reason.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -168,22 +169,23 @@ impl Room {
                 .arg("--mutantDir")
                 .arg(&place);
             log.must(&mut command)?;
-            let changed = workspace::files(&place, "c")?.into_iter();
-            all.extend(changed.map(|changed| (file.clone(), changed)));
+            for changed in workspace::files(&place, "c")? {
+                if let Some((number, line)) = changed_line(&file, &changed)? {
+                    all.push((file.clone(), changed, number, line));
+                }
+            }
         }
-        all.sort_by_cached_key(|(_, changed)| {
+        // By what is changed to what: the same wherever the checkout and the line are.
+        all.sort_by_cached_key(|(file, _, _, line)| {
             let mut hash = DefaultHasher::new();
-            (seed, changed).hash(&mut hash);
+            (seed, workspace::stem(file), line).hash(&mut hash);
             hash.finish()
         });
         let mut found = Found::default();
-        for (file, changed) in all {
+        for (file, changed, number, line) in all {
             if found.caught + found.missed.len() == DRAWN {
                 break;
             }
-            let Some(line) = changed_line(&file, &changed)? else {
-                continue;
-            };
             if SAME
                 .iter()
                 .any(|(name, part, _)| file.ends_with(name) && line.contains(part))
@@ -196,6 +198,7 @@ impl Room {
             if is_same {
                 continue;
             }
+            let line = format!("{}:{number}: {line}", workspace::shown(&file));
             log.note(&format!("{}: {line}", self.step()))?;
             let copy = seeded::copy(log)?;
             let store = workspace::root().join("store");
@@ -310,20 +313,19 @@ fn is_for_kernels(file: &Path) -> Result<bool> {
     Ok(workspace::read(file)?.contains("#include <linux/"))
 }
 
-/// The one line that differs, with its place; none where it is white space.
-fn changed_line(file: &Path, changed: &Path) -> Result<Option<String>> {
+/// The one line that differs, and its number; none where it is white space.
+fn changed_line(file: &Path, changed: &Path) -> Result<Option<(usize, String)>> {
     let (before, after) = (workspace::read(file)?, workspace::read(changed)?);
     let bare = |line: &str| line.split_whitespace().collect::<String>();
     let lines = before.lines().zip(after.lines()).enumerate();
     let mut differ = lines.filter(|(_, (before, after))| bare(before) != bare(after));
-    let found = differ.next().map(|(at, (before, after))| {
-        let place = workspace::shown(file);
-        format!("{place}:{}: {} => {}", at + 1, before.trim(), after.trim())
-    });
+    let found = differ
+        .next()
+        .map(|(at, (before, after))| (at + 1, format!("{} => {}", before.trim(), after.trim())));
     Ok(found)
 }
 
-/// Whether it compiles to the same; none where it does not compile.
+/// Whether it compiles to the same; none where it does not compile without a warning.
 fn is_same(
     log: &Log,
     environment: &CTestEnvironment,
