@@ -109,6 +109,11 @@ pub const ROOMS: &[Room] = &[
 const SAME: &[(&str, &str, &str)] = &[
     ("core/meld.c", "AHEAD_", "how far ahead caches are asked"),
     ("core/meld.c", "i + 1 < pass->suspect_count &&", "for which slots caches are asked"),
+    ("crypto/page.c", "=> zm_equal (", "which of two is compared with which"),
+    ("crypto/selftest.c", "=> !zm_equal (", "which of two is compared with which"),
+    ("crypto/selftest.c", "=> /*cond_resched", "when others run"),
+    ("crypto/selftest.c", "got = ZM_PAGE_SIZE *", "room of more than a page is a page's"),
+    ("crypto/selftest.c", "=> zword_grammar_page ( number,SEED", "one seed is as good as another"),
     ("crypto/selftest.c", "#define SEED", "one seed is as good as another"),
     ("crypto/selftest.c", "#define CANARY\t", "any byte may be the canary"),
     ("crypto/selftest.c", "at = (number *", "any byte of an object may be the damaged one"),
