@@ -40,6 +40,7 @@ beside_stop
 ok swapoff swapoff "$DEV"
 same "swap-slot frees left nothing but the header" 1 \
 	"$(awk -v page="$PAGE" '{ print ($1 <= page) }' "$SYS/mm_stat")"
+ok "each slot that was freed is counted" [ "$(field io_stat 4)" -ge "$out" ]
 put reset 1 >/dev/null
 ok "the module can be unloaded" module_unload
 end
