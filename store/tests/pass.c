@@ -137,6 +137,57 @@ static void try_stopping(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
+/* A stop from the start: before anything is melded. */
+static bool stopped_at_once(struct zm_store *store, bool resume)
+{
+	struct zm_meld_options options = {
+		.resume = resume,
+		.stops_seen = zm_pass_stops(store),
+	};
+	struct zm_meld_result result;
+
+	zm_pass_stop(store);
+	meld(store, &options, &result);
+	return result.stopped;
+}
+
+/*
+ * A pass that goes on after one that ended begins anew, be there an estimate or a stop
+ * before anything in between; and one that is not to go on begins anew at any time.
+ */
+static void try_ended(const struct plan *plan)
+{
+	struct zm_meld_options options = { .resume = true };
+	u64 unshared = pages - plan->contents;
+	struct zm_store *store = fill(plan);
+	struct zm_meld_result result;
+	u32 round;
+
+	test_meld(store);
+	for (round = 0; round < 3; round++) {
+		write_plan(store, plan, 0, pages);
+		if (round == 1) {
+			EXPECT(stopped_at_once(store, true));
+			options.estimate_only = true;
+			meld(store, &options, &result);
+			options.estimate_only = false;
+		} else if (round == 2) {
+			/* Part of it, then one that does not go on. */
+			options.memory_max = 1;
+			options.time_ns_max = 300000;
+			meld(store, &options, &result);
+			unshared -= result.pages_melded;
+			options = (struct zm_meld_options){ 0 };
+		}
+		meld(store, &options, &result);
+		if (result.stopped || result.pages_melded != unshared)
+			DIE("%s: after a pass that ended %llu of %llu are melded",
+			    plan->name, result.pages_melded, unshared);
+	}
+	expect_melded(store, plan, "after passes that ended");
+	zm_store_destroy(store);
+}
+
 /* The sample tells a store where melding pays from one where it does not. */
 static void try_threshold(const struct plan *plan, bool pays)
 {
@@ -251,6 +302,8 @@ int main(int argc, char **argv)
 		try_memory(&plans[i], 50ull << 30);
 		if (i > 1)
 			try_stopping(&plans[i]);
+		if (i == 2)
+			try_ended(&plans[i]);
 		if (i > 1)
 			try_priorities(&plans[i]);
 		try_threshold(&plans[i], i > 1);

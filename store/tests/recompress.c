@@ -488,6 +488,103 @@ static void try_sent_away_meanwhile(void)
 	close_store(store);
 }
 
+static void expect_same(struct zm_store *store, struct zm_slot_info was,
+			const char *what)
+{
+	struct zm_slot_info is = test_info(store, 0);
+
+	if (is.size != was.size || is.priority != was.priority ||
+	    is.idle != was.idle || is.huge != was.huge ||
+	    is.incompressible != was.incompressible ||
+	    is.accessed_s != was.accessed_s ||
+	    is.fingerprint != was.fingerprint)
+		DIE("a page is another after %s", what);
+}
+
+/* What is said of a page stays when it is only looked at, and when it is melded. */
+static void try_looked_at(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_INLINE);
+	u8 first[ZM_PAGE_SIZE], second[ZM_PAGE_SIZE];
+	struct zm_slot_info was;
+
+	collision_find(first, second);
+	test_write(store, 0, first);
+	/* By what no codec makes smaller than this. */
+	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	was = test_info(store, 0);
+	EXPECT(was.idle && was.incompressible && was.kind == ZM_KIND_OBJECT);
+	seconds_ahead += 2;
+	test_write(store, 1, second);
+	EXPECT(test_stats(store).inline_collisions == 1);
+	EXPECT(test_info(store, 0).kind == ZM_KIND_OBJECT);
+	expect_same(store, was, "a write that collides");
+	EXPECT(!test_meld(store).pages_melded);
+	expect_same(store, was, "a pass");
+	check_store(store, ZM_CHECK_CONTENTS, "of flags", 0);
+	EXPECT(recompress(store, 0, 0, 0).pages_tried == 1);
+	expect_same(store, was, "a check, and a recompression of others");
+	write_back(store, 0, false);
+	expect_same(store, was, "a writeback that fails");
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
+	/* Two that rest meld to one that rests; the second comes to what the first is. */
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_MANUAL));
+	test_write(store, 2, first);
+	EXPECT(!zm_idle_mark(store, 0, 0) && test_meld(store).pages_melded == 1);
+	expect_same(store, was, "a pass that melds it");
+	EXPECT(test_info(store, 2).idle && test_info(store, 2).incompressible);
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_tried == 0);
+	EXPECT(!zm_page_read(store, 2, second));
+	EXPECT(test_info(store, 0).idle && !test_info(store, 2).idle);
+	close_store(store);
+}
+
+/* Without room for an object nothing is said of the page: it is tried again. */
+static void try_no_room(void)
+{
+	const struct zm_recompress_options options = { .priority = 2 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	u32 shared;
+
+	for (shared = 0; shared < 2; shared++) {
+		put(store, 0, text(1));
+		put(store, 1, shared ? text(1) : 0);
+		EXPECT(test_meld(store).pages_melded == shared);
+		zm_store_limit_set(store, 1);
+		EXPECT(zm_recompress_run(store, &options, &result) == -ENOMEM);
+		EXPECT(result.pages_tried == 1 && !result.raced &&
+		       !result.pages_incompressible);
+		check_store(store, ZM_CHECK_COUNTS, "without room", 0);
+		EXPECT(!test_info(store, 0).incompressible && !test_info(store, 0).priority);
+		zm_store_limit_set(store, 0);
+		EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+		EXPECT(test_info(store, 0).priority == 2);
+	}
+	close_store(store);
+}
+
+static void mark_all(struct zm_store *store)
+{
+	EXPECT(!zm_idle_mark(store, 0, 0));
+}
+
+/* A page that is marked while it is made anew is idle afterwards. */
+static void try_marked_meanwhile(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+
+	put(store, 0, text(1));
+	put(store, 1, raw(1));
+	hook = mark_all;
+	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+	hook = NULL;
+	EXPECT(test_info(store, 0).idle && test_info(store, 0).priority == 2);
+	EXPECT(test_info(store, 1).idle && test_info(store, 1).incompressible);
+	close_store(store);
+}
+
 /* What does not have its fingerprint stays as it is, to be told to its reader. */
 static void try_damage(void)
 {
@@ -532,6 +629,9 @@ int main(void)
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
+	try_looked_at();
+	try_no_room();
+	try_marked_meanwhile();
 	printf("recompress: all cases ok\n");
 	return 0;
 }
