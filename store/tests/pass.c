@@ -137,52 +137,58 @@ static void try_stopping(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
-/* A stop from the start: before anything is melded. */
-static bool stopped_at_once(struct zm_store *store, bool resume)
+/* Part of a pass, some pages of which are melded. */
+static u64 meld_part(struct zm_store *store)
 {
 	struct zm_meld_options options = {
-		.resume = resume,
-		.stops_seen = zm_pass_stops(store),
+		.memory_max = 1,
+		.time_ns_max = 300000,
+		.resume = true,
 	};
 	struct zm_meld_result result;
 
-	zm_pass_stop(store);
-	meld(store, &options, &result);
-	return result.stopped;
+	do {
+		meld(store, &options, &result);
+		options.time_ns_max += 20000;
+	} while (result.stopped && !result.pages_melded);
+	EXPECT(result.stopped);
+	return result.pages_melded;
 }
 
 /*
- * A pass that goes on after one that ended begins anew, be there an estimate or a stop
- * before anything in between; and one that is not to go on begins anew at any time.
+ * A pass that goes on after one that ended begins anew, and so does any that is not to
+ * go on; what goes on after an estimate does so where the pass before it was.
  */
 static void try_ended(const struct plan *plan)
 {
-	struct zm_meld_options options = { .resume = true };
-	u64 unshared = pages - plan->contents;
+	/* All suspects at once, so that none counts twice. */
+	struct zm_meld_options options = { .memory_max = 1ull << 30 };
+	const struct zm_meld_options estimate = { .estimate_only = true };
 	struct zm_store *store = fill(plan);
 	struct zm_meld_result result;
+	u64 unshared, passes;
 	u32 round;
 
-	test_meld(store);
 	for (round = 0; round < 3; round++) {
 		write_plan(store, plan, 0, pages);
-		if (round == 1) {
-			EXPECT(stopped_at_once(store, true));
-			options.estimate_only = true;
-			meld(store, &options, &result);
-			options.estimate_only = false;
-		} else if (round == 2) {
-			/* Part of it, then one that does not go on. */
-			options.memory_max = 1;
-			options.time_ns_max = 300000;
-			meld(store, &options, &result);
-			unshared -= result.pages_melded;
-			options = (struct zm_meld_options){ 0 };
-		}
+		unshared = pages - plan->contents;
+		if (round != 1)
+			unshared -= meld_part(store);
+		passes = test_stats(store).passes;
+		meld(store, &estimate, &result);
+		EXPECT(test_stats(store).passes == passes);
+		options.resume = round < 2;
+		/* One that has no memory has gone nowhere. */
+		zm_fault_set(2);
+		EXPECT(!options.resume ||
+		       zm_meld_run(store, &options, &result) == -ENOMEM);
+		zm_fault_set(0);
 		meld(store, &options, &result);
-		if (result.stopped || result.pages_melded != unshared)
-			DIE("%s: after a pass that ended %llu of %llu are melded",
-			    plan->name, result.pages_melded, unshared);
+		if (result.stopped || result.pages_melded != unshared ||
+		    (result.candidates < pages) != (round == 0))
+			DIE("%s: after a pass that ended %llu of %llu are melded, of %llu",
+			    plan->name, result.pages_melded, unshared,
+			    result.candidates);
 	}
 	expect_melded(store, plan, "after passes that ended");
 	zm_store_destroy(store);
@@ -302,7 +308,7 @@ int main(int argc, char **argv)
 		try_memory(&plans[i], 50ull << 30);
 		if (i > 1)
 			try_stopping(&plans[i]);
-		if (i == 2)
+		if (i == 2 || i == 4)
 			try_ended(&plans[i]);
 		if (i > 1)
 			try_priorities(&plans[i]);

@@ -86,7 +86,7 @@ if [ -e "$SYS/meld" ]; then
 		there=$((there + more * units))
 		same "and so many are there" $there "$(field bd_stat 1)"
 	done <<WORDS
-page_index=0 0 1
+page_index=1 0 1
 page_indexes=2-3 0 2
 page_indexes=1-0 ERANGE 0
 page_index=$PAGES ERANGE 0
