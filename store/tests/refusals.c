@@ -150,6 +150,7 @@ static void settings(struct zm_store *store)
 static void back_again(struct zm_store *store)
 {
 	struct zm_stats before = test_stats(store), after;
+	struct zm_writeback wb;
 	u8 page[ZM_PAGE_SIZE];
 	u32 on;
 
@@ -180,6 +181,10 @@ static void back_again(struct zm_store *store)
 		EXPECT(zm_page_read(store, 4, page) == (on ? -EBADMSG : 0));
 		store->slots[4].fingerprint ^= 1;
 	}
+	/* Nor is that sent away as it is, on its way back to be called right. */
+	store->slots[4].fingerprint ^= 1;
+	EXPECT(zm_writeback_begin(store, 4, 0, true, &wb, page) == -EBADMSG);
+	store->slots[4].fingerprint ^= 1;
 	/* No memory for the index: the mode stays, and comes when there is some. */
 	zm_fault_set(1);
 	EXPECT(zm_meld_mode_set(store, ZM_MELD_INLINE) == -ENOMEM);

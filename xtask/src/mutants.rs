@@ -111,6 +111,12 @@ const TRAINED: &str = "lengths";
 /// Changes of the store that nobody could see: a file, what is in the changed line, and why.
 #[rustfmt::skip]
 const SAME: &[(&str, &str, &str)] = &[
+    ("core/backing.c", "ZM_SHARE_WRITING, 1)", "the bit of the lock, which is held"),
+    ("core/blocks.c", "PER_BATCH", "when others run"),
+    ("core/blocks.c", "zm_port_warn", "a store that is wrong already"),
+    ("core/check.c", "words_go_on", "when others run"),
+    ("core/fingerprint.c", "=> zm_mul128_add(&low[1], &high[0],", "both are added at last"),
+    ("core/sort.c", "split < count - split", "which part is sorted first"),
     ("core/meld.c", "AHEAD_", "how far ahead caches are asked"),
     ("core/meld.c", "i + 1 < pass->suspect_count &&", "for which slots caches are asked"),
     ("crypto/page.c", "=> zm_equal (", "which of two is compared with which"),
