@@ -186,6 +186,8 @@ loop_new "$SIZE"
 more=$(taken mem_limit=32M "recomp_algorithm=algo=$(other_codec) priority=1" \
 	"recomp_algorithm=algo=lzo priority=3" "backing_dev=$loop" meld_mode=inline verify=1 \
 	check_writes=off algorithm_params=level=9)
+[ ! -e "$SYS/recomp_algorithm" ] || same "codecs by priority" "#1 #3" \
+	"$(cut -d: -f1 "$SYS/recomp_algorithm" | xargs)"
 put meld start >/dev/null
 put writeback huge >/dev/null
 /guest/pages verify "$DEV" 300 "$SEED" 0 >/dev/null

@@ -186,6 +186,25 @@ if [ -e "$SYS/verify" ]; then
 	dmsetup remove --noudevsync bad
 fi
 
+# What is sent compressed is less.
+if has compressed_writeback; then
+	sent() { # COMPRESSED
+		put reset 1 >/dev/null
+		dd if=/dev/zero of="$loop" bs=1M count="$SIZE" 2>/dev/null
+		put compressed_writeback "$1" >/dev/null
+		start "$loop" >/dev/null
+		put idle all >/dev/null
+		put writeback idle >/dev/null
+		LC_ALL=C tr -d '\000' <"$loop" | wc -c
+	}
+	whole=$(sent 0)
+	compressed=$(sent 1)
+	ok "compressed, $compressed bytes are sent and not $whole" \
+		[ "$compressed" -lt "$whole" ]
+	put reset 1 >/dev/null
+	put compressed_writeback 0 >/dev/null
+fi
+
 # What comes back damaged is an error with every codec, and not wrong bytes.
 for codec in $(codecs); do
 	[ -e "$SYS/verify" ] || break

@@ -89,7 +89,10 @@ same "none is idle that was written just now" "s..... ..h... ..h... ...... .....
 put idle all >/dev/null
 dd if="$DEV" of=/dev/null bs="$PAGE" skip=4 count=1 iflag=direct 2>/dev/null
 same "idle are those not read since" "s..... ..hi.. ..hi.. ...i.. ......" "$(flags)"
-put recompress "type=huge priority=1" >/dev/null
+put recompress "priority=1 max_pages=0" >/dev/null
+put recompress "priority=1 max_pages=1 threshold=3000" >/dev/null
+same "one of them is tried" "s..... ..h..n ..hi.. ...i.. ......" "$(flags)"
+put recompress "priority=1 threshold=3000" >/dev/null
 same "those that no codec helps" "s..... ..h..n ..h..n ...i.. ......" "$(flags)"
 put writeback page_index=1 >/dev/null
 put writeback page_index=3 >/dev/null

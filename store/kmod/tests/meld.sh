@@ -74,7 +74,7 @@ for mode in manual inline; do
 	put meld_mode $mode >/dev/null
 	copies
 	before=$(field mm_stat 3)
-	same "$mode: a pass" 0 "$(put meld start)"
+	same "$mode: a pass" 0 "$(put meld "start time_ms=600000 memory=1M threshold=0")"
 	echo 3 >/proc/sys/vm/drop_caches
 	same "$mode: every duplicate is found" 1900 "$(meld_stat pages_melded)"
 	same "$mode: shared by all" 100 "$(meld_stat objects_shared)"
