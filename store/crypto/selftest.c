@@ -50,7 +50,8 @@ static int zword_at_load decode(struct trial *trial, u32 size)
 	return !err && got != ZM_PAGE_SIZE ? -EIO : err;
 }
 
-static int zword_at_load page_try(struct trial *trial, int level, u32 number)
+static bool zword_at_load page_is_right(struct trial *trial, int level,
+					u32 number)
 {
 	const struct zword_manner manner = {
 		.tables = trial->tables,
@@ -65,14 +66,14 @@ static int zword_at_load page_try(struct trial *trial, int level, u32 number)
 				  ZM_PAGE_SIZE, trial->object, &size);
 	if (err || decode(trial, size) ||
 	    !zm_equal(trial->page, trial->out, ZM_PAGE_SIZE))
-		return -EIO;
+		return false;
 	/* The first block's; before it its size, where it is not the last. */
 	at = ZM_PAGE_SIZE > ZWORD_BLOCK_SIZE ? 2 : 0;
 	trial->modes |= 1u << (trial->object[at] & 3);
 
 	at = (number * 2654435761u >> 8) % size;
 	trial->object[at] ^= 1u << number % 8;
-	return decode(trial, size) == -EIO ? -EIO : 0;
+	return decode(trial, size) != -EIO;
 }
 
 int zword_at_load zword_selftest(const struct zword_tables *tables,
@@ -88,7 +89,7 @@ int zword_at_load zword_selftest(const struct zword_tables *tables,
 	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++) {
 		trial.modes = 0;
 		for (number = 0; number < PAGES; number++) {
-			if (page_try(&trial, level, number))
+			if (!page_is_right(&trial, level, number))
 				return -EIO;
 			cond_resched();
 		}

@@ -19,6 +19,9 @@
 /* Comparisons that may follow a stop before somebody looks, with slack. */
 #define AFTER_STOP_MAX	(2 * 16 + 4)
 
+/* A few times what a share of this build holds. */
+#define FULL_SLOTS	16
+
 static u64 pages = 12000;
 static u64 *crowd;		/* numbers of pages with one fingerprint */
 
@@ -183,6 +186,66 @@ static void try_twins(void)
 	zm_store_destroy(store);
 }
 
+/*
+ * Shares that get full in the midst of a pass: the rest of their pages share among
+ * themselves, so that a content has as few objects as shares can hold it in.
+ */
+static void try_full_shares(u64 seed)
+{
+	struct zm_store *store = open_store(FULL_SLOTS, ZM_MELD_MANUAL);
+	struct rng rng = { seed };
+	u64 of[FULL_SLOTS] = { 0 }, least, i, k;
+	struct zm_meld_result result;
+
+	for (k = 0; k < 3; k++) {
+		if (rng_below(&rng, 2))
+			test_recompress(store);
+		for (i = 0; i < FULL_SLOTS; i++) {
+			if (of[i] || rng_below(&rng, 2))
+				continue;
+			of[i] = 1 + rng_below(&rng, 3);
+			put(store, i, crowd[of[i]]);
+		}
+	}
+	result = test_meld(store);
+	for (least = 0, k = 1; k < 4; k++) {
+		u64 count = 0;
+
+		for (i = 0; i < FULL_SLOTS; i++)
+			count += of[i] == k;
+		least += (count + ZM_SHARE_SLOTS_MAX - 1) / ZM_SHARE_SLOTS_MAX;
+	}
+	check_store(store, ZM_CHECK_CONTENTS, "after a pass with full shares",
+		    seed);
+	for (i = 0; i < FULL_SLOTS; i++)
+		if (of[i])
+			expect(store, i, crowd[of[i]]);
+	if (test_stats(store).objects != least ||
+	    test_stats(store).pages_melded != result.pages_melded)
+		DIE("seed %llu: %llu objects where %llu do, %llu melded", seed,
+		    test_stats(store).objects, least, result.pages_melded);
+	zm_store_destroy(store);
+}
+
+/* Shares that were full before: the pages beside them share, wherever they are. */
+static void try_full_before(u64 first)
+{
+	struct zm_store *store = open_store(ZM_SHARE_SLOTS_MAX + 2,
+					    ZM_MELD_MANUAL);
+	u64 i;
+
+	for (i = 0; i < ZM_SHARE_SLOTS_MAX; i++)
+		put(store, first + i, crowd[0]);
+	EXPECT(test_meld(store).pages_melded == ZM_SHARE_SLOTS_MAX - 1);
+	for (i = 0; i < ZM_SHARE_SLOTS_MAX + 2; i++)
+		if (i < first || i >= first + ZM_SHARE_SLOTS_MAX)
+			put(store, i, crowd[0]);
+	EXPECT(test_meld(store).pages_melded == 1);
+	EXPECT(test_stats(store).objects == 2);
+	check_store(store, ZM_CHECK_CONTENTS, "beside a full share", 0);
+	zm_store_destroy(store);
+}
+
 /* A stop in the middle of a group: pages decompressed after it. */
 static void try_stop_in_pass(void)
 {
@@ -274,6 +337,8 @@ static void try_inline(void)
 
 int main(int argc, char **argv)
 {
+	u64 seed;
+
 	if (argc > 1)
 		pages = strtoull(argv[1], NULL, 0);
 	if (ZM_FINGERPRINT_BITS > 4)
@@ -282,6 +347,10 @@ int main(int argc, char **argv)
 	try_pass(1);
 	try_pass(0);
 	try_twins();
+	for (seed = 1; seed <= 300; seed++)
+		try_full_shares(seed);
+	for (seed = 0; seed <= 2; seed++)
+		try_full_before(seed);
 	try_stop_in_pass();
 	try_early_stop();
 	try_inline();

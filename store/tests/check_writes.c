@@ -9,6 +9,8 @@
  * The codecs of these stores have a hook: what they encode is another page, or
  * does not decode at all, or the page's owner changes it meanwhile.
  */
+#include <zmeld/port.h>
+
 #include "disk.h"
 #include "harness.h"
 
@@ -25,6 +27,7 @@ static const struct zm_codec_ops *first, *second;	/* as they are */
 static struct zm_codec_ops first_hooked, second_hooked;
 static enum fault fault_first, fault_second;
 static u32 encoded_first, encoded_second;	/* calls */
+static size_t size_first;	/* of what the first codec makes; 0: its own */
 /* The owner's page, and before which calls of the first codec it changes. */
 static u8 owned[ZM_PAGE_SIZE];
 static u32 changes_left;
@@ -54,6 +57,8 @@ static int first_compress(void *ctx, const struct zm_codec_params *params,
 
 	(void)src_size;
 	encoded_first++;
+	if (size_first)
+		*dst_size = size_first;
 	/* What was encoded is not in the page any more. */
 	if (changes_left) {
 		changes_left--;
@@ -190,6 +195,39 @@ static void try_changing(enum fault fault, u32 changes)
 	close_store(store);
 }
 
+/*
+ * A page is kept as it is where an object would take as much of the pool, and where it
+ * would take a byte less it is not.
+ */
+static void try_sizes(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_OFF, ZM_CHECK_WRITES_OFF,
+					    false);
+	struct zm_pool *pool = zm_port_pool_create();
+	u32 whole = zm_port_pool_class(pool, ZM_PAGE_SIZE);
+	struct zm_slot_info info;
+	u32 least = 1, kept = 0;
+
+	while (zm_port_pool_class(pool, least) < whole)
+		least++;
+	EXPECT(least < ZM_PAGE_SIZE);
+	for (size_first = 1; size_first <= 2 * ZM_PAGE_SIZE; size_first++) {
+		/* All around what decides, of the rest some. */
+		if (size_first % (ZM_PAGE_SIZE / 128) && size_first - least + 2 > 4 &&
+		    size_first - ZM_PAGE_SIZE + 2 > 4)
+			continue;
+		put(store, 0, 1);
+		info = test_info(store, 0);
+		EXPECT(info.huge == (size_first >= least));
+		EXPECT(info.size == (info.huge ? ZM_PAGE_SIZE : size_first));
+		kept += info.huge;
+		EXPECT(test_stats(store).raw_since == kept);
+	}
+	size_first = 0;
+	zm_port_pool_destroy(pool);
+	zm_store_destroy(store);
+}
+
 /* -- Recompression ----------------------------------------------------------- */
 
 /* The object stays that there was, of a slot or of a share, and is not tried again. */
@@ -257,6 +295,7 @@ int main(void)
 	try_changing(FAULT_NONE, 1);
 	try_changing(FAULT_NONE, 2);
 	try_recompress_unchecked();
+	try_sizes();
 	printf("check_writes: pages that a codec encodes wrongly come back: ok\n");
 	return 0;
 }

@@ -137,6 +137,63 @@ static void try_stopping(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
+/* Part of a pass, some pages of which are melded. */
+static u64 meld_part(struct zm_store *store)
+{
+	struct zm_meld_options options = {
+		.memory_max = 1,
+		.time_ns_max = 300000,
+		.resume = true,
+	};
+	struct zm_meld_result result;
+
+	do {
+		meld(store, &options, &result);
+		options.time_ns_max += 20000;
+	} while (result.stopped && !result.pages_melded);
+	EXPECT(result.stopped);
+	return result.pages_melded;
+}
+
+/*
+ * A pass that goes on after one that ended begins anew, and so does any that is not to
+ * go on; what goes on after an estimate does so where the pass before it was.
+ */
+static void try_ended(const struct plan *plan)
+{
+	/* All suspects at once, so that none counts twice. */
+	struct zm_meld_options options = { .memory_max = 1ull << 30 };
+	const struct zm_meld_options estimate = { .estimate_only = true };
+	struct zm_store *store = fill(plan);
+	struct zm_meld_result result;
+	u64 unshared, passes;
+	u32 round;
+
+	for (round = 0; round < 3; round++) {
+		write_plan(store, plan, 0, pages);
+		unshared = pages - plan->contents;
+		if (round != 1)
+			unshared -= meld_part(store);
+		passes = test_stats(store).passes;
+		meld(store, &estimate, &result);
+		EXPECT(test_stats(store).passes == passes);
+		options.resume = round < 2;
+		/* One that has no memory has gone nowhere. */
+		zm_fault_set(2);
+		EXPECT(!options.resume ||
+		       zm_meld_run(store, &options, &result) == -ENOMEM);
+		zm_fault_set(0);
+		meld(store, &options, &result);
+		if (result.stopped || result.pages_melded != unshared ||
+		    (result.candidates < pages) != (round == 0))
+			DIE("%s: after a pass that ended %llu of %llu are melded, of %llu",
+			    plan->name, result.pages_melded, unshared,
+			    result.candidates);
+	}
+	expect_melded(store, plan, "after passes that ended");
+	zm_store_destroy(store);
+}
+
 /* The sample tells a store where melding pays from one where it does not. */
 static void try_threshold(const struct plan *plan, bool pays)
 {
@@ -251,6 +308,8 @@ int main(int argc, char **argv)
 		try_memory(&plans[i], 50ull << 30);
 		if (i > 1)
 			try_stopping(&plans[i]);
+		if (i == 2 || i == 4)
+			try_ended(&plans[i]);
 		if (i > 1)
 			try_priorities(&plans[i]);
 		try_threshold(&plans[i], i > 1);

@@ -423,6 +423,10 @@ static void try_idle_shares(void)
 	expect_awake(store, write_third, 0);
 	expect_awake(store, recompress_first, 1);
 	EXPECT(!zm_idle_mark(store, 0, 0));
+	/* One that fails leaves it as idle as it was. */
+	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
+	disk_write_end(&disk, store, &write, false);
+	EXPECT(!test_info(store, 1).incompressible);
 	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
 	disk_write_end(&disk, store, &write, true);
 	expect(store, 0, text(1));
@@ -488,6 +492,145 @@ static void try_sent_away_meanwhile(void)
 	close_store(store);
 }
 
+static void expect_same(struct zm_store *store, struct zm_slot_info was,
+			const char *what)
+{
+	struct zm_slot_info is = test_info(store, 0);
+
+	if (is.size != was.size || is.priority != was.priority ||
+	    is.idle != was.idle || is.huge != was.huge ||
+	    is.incompressible != was.incompressible ||
+	    is.accessed_s != was.accessed_s ||
+	    is.fingerprint != was.fingerprint)
+		DIE("a page is another after %s", what);
+}
+
+/* What is said of a page stays when it is only looked at, and when it is melded. */
+static void try_looked_at(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_INLINE);
+	u8 first[ZM_PAGE_SIZE], second[ZM_PAGE_SIZE];
+	struct disk_write write;
+	struct zm_slot_info was;
+
+	collision_find(first, second);
+	test_write(store, 0, first);
+	/* By what no codec makes smaller than this. */
+	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	was = test_info(store, 0);
+	EXPECT(was.idle && was.incompressible && was.kind == ZM_KIND_OBJECT);
+	seconds_ahead += 2;
+	test_write(store, 1, second);
+	EXPECT(test_stats(store).inline_collisions == 1);
+	EXPECT(test_info(store, 0).kind == ZM_KIND_OBJECT);
+	expect_same(store, was, "a write that collides");
+	EXPECT(!test_meld(store).pages_melded);
+	expect_same(store, was, "a pass");
+	check_store(store, ZM_CHECK_CONTENTS, "of flags", 0);
+	EXPECT(recompress(store, 0, 0, 0).pages_tried == 1);
+	expect_same(store, was, "a check, and a recompression of others");
+	write_back(store, 0, false);
+	expect_same(store, was, "a writeback that fails");
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
+	/* Those that rest meld to one that rests; the others come to what the first is. */
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_MANUAL));
+	test_write(store, 2, first);
+	test_write(store, 3, first);
+	EXPECT(!zm_idle_mark(store, 0, 0) && test_meld(store).pages_melded == 2);
+	expect_same(store, was, "a pass that melds it");
+	EXPECT(test_info(store, 2).idle && test_info(store, 2).incompressible);
+	EXPECT(test_info(store, 3).idle);
+	EXPECT(!disk_write_begin(&disk, store, &write, 2, ZM_PICK_IDLE |
+				 ZM_PICK_INCOMPRESSIBLE, false));
+	disk_write_end(&disk, store, &write, false);
+	EXPECT(!zm_page_read(store, 2, second));
+	EXPECT(test_info(store, 0).idle && !test_info(store, 2).idle);
+	close_store(store);
+}
+
+/* Two shares of a page become one, and the third of a page that is away has none. */
+static void try_shares_meld(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_meld_result result;
+	struct zm_stats before;
+	u64 i;
+
+	put(store, 0, text(1));
+	put(store, 1, text(1));
+	EXPECT(test_meld(store).pages_melded == 1);
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_INLINE));
+	put(store, 2, text(1));
+	put(store, 3, text(1));
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_MANUAL));
+	put(store, 4, raw(1));
+	put(store, 5, raw(1));
+	before = test_stats(store);
+	EXPECT(before.shares == 2 && before.objects == 4);
+	result = test_meld(store);
+	EXPECT(test_stats(store).objects == 2 && test_info(store, 3).sharers == 4);
+	EXPECT(result.candidates == 6 && result.pages_melded == 2 &&
+	       result.bytes_saved == test_info(store, 0).size + ZM_PAGE_SIZE &&
+	       result.bytes_metadata == ZM_SHARE_BYTES && !result.collisions);
+	EXPECT(test_stats(store).pass_melded == 3 && test_stats(store).passes == 2);
+	for (i = 10; i < 14; i++)
+		put(store, i, text(2));
+	write_back(store, 10, true);
+	result = test_meld(store);
+	EXPECT(result.pages_melded == 2 && result.pages_backed == 1 &&
+	       result.bytes_metadata == ZM_SHARE_BYTES);
+	EXPECT(test_info(store, 13).sharers == 3 && test_info(store, 10).backed);
+	EXPECT(test_stats(store).objects == 3);
+	close_store(store);
+}
+
+/* Without room for an object nothing is said of the page: it is tried again. */
+static void try_no_room(void)
+{
+	const struct zm_recompress_options options = { .priority = 2 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	u32 shared;
+
+	for (shared = 0; shared < 2; shared++) {
+		put(store, 0, text(1));
+		put(store, 1, shared ? text(1) : 0);
+		EXPECT(test_meld(store).pages_melded == shared);
+		zm_store_limit_set(store, 1);
+		EXPECT(zm_recompress_run(store, &options, &result) == -ENOMEM);
+		EXPECT(result.pages_tried == 1 && !result.raced &&
+		       !result.pages_incompressible);
+		check_store(store, ZM_CHECK_COUNTS, "without room", 0);
+		EXPECT(!test_info(store, 0).incompressible && !test_info(store, 0).priority);
+		zm_store_limit_set(store, 0);
+		EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+		EXPECT(test_info(store, 0).priority == 2);
+	}
+	close_store(store);
+}
+
+static void mark_all(struct zm_store *store)
+{
+	EXPECT(!zm_idle_mark(store, 0, 0));
+}
+
+/* A page that is marked while it is made anew is idle afterwards. */
+static void try_marked_meanwhile(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+
+	hook = mark_all;
+	put(store, 0, text(1));
+	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+	EXPECT(test_info(store, 0).idle && test_info(store, 0).priority == 2);
+	put(store, 0, raw(1));
+	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
+	EXPECT(test_info(store, 0).idle && test_info(store, 0).incompressible);
+	hook = NULL;
+	close_store(store);
+}
+
 /* What does not have its fingerprint stays as it is, to be told to its reader. */
 static void try_damage(void)
 {
@@ -506,7 +649,7 @@ static void try_damage(void)
 	lie = false;
 	zm_store_stats(store, &stats);
 	EXPECT(stats.mismatches == 3 && !stats.blocks_used);
-	EXPECT(!test_info(store, 0).priority);
+	EXPECT(!test_info(store, 0).priority && !test_info(store, 0).incompressible);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);
 	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
@@ -532,6 +675,10 @@ int main(void)
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
+	try_looked_at();
+	try_shares_meld();
+	try_no_room();
+	try_marked_meanwhile();
 	printf("recompress: all cases ok\n");
 	return 0;
 }

@@ -143,8 +143,104 @@ static void settings(struct zm_store *store)
 	EXPECT(stats.memory_used_max == stats.memory_used);
 	zm_store_compact(store);
 	EXPECT(zm_store_compacted(store) < stats.memory_used);
-	zm_store_limit_set(store, 1);
 	zm_store_destroy(NULL);
+}
+
+/* Each setting counts from then on, and back; what is refused leaves no trace. */
+static void back_again(struct zm_store *store)
+{
+	struct zm_stats before = test_stats(store), after;
+	struct zm_writeback wb;
+	u8 page[ZM_PAGE_SIZE];
+	u32 on;
+
+	page_make(page, 9);
+	zm_store_limit_set(store, before.memory_used);
+	EXPECT(zm_page_write(store, 6, page) == -ENOMEM);
+	after = test_stats(store);
+	EXPECT(after.memory_used_max == before.memory_used_max &&
+	       after.raw_since == before.raw_since &&
+	       after.pages_raw == before.pages_raw);
+	/* Up to the limit, and no byte more. */
+	zm_store_limit_set(store, 0);
+	test_write(store, 6, page);
+	after = test_stats(store);
+	EXPECT(after.memory_used_max == after.memory_used &&
+	       after.raw_since == before.raw_since + 1);
+	zm_page_discard(store, 6);
+	zm_store_limit_set(store, after.memory_used - 1);
+	EXPECT(zm_page_write(store, 6, page) == -ENOMEM);
+	zm_store_limit_set(store, after.memory_used);
+	test_write(store, 6, page);
+	zm_store_limit_set(store, 0);
+	zm_page_discard(store, 6);
+	/* A page that is not what its fingerprint says: a fault of the test's. */
+	for (on = 2; on--;) {
+		zm_store_verify_set(store, on);
+		store->slots[4].fingerprint ^= 1;
+		EXPECT(zm_page_read(store, 4, page) == (on ? -EBADMSG : 0));
+		store->slots[4].fingerprint ^= 1;
+	}
+	/* Nor is that sent away as it is, on its way back to be called right. */
+	store->slots[4].fingerprint ^= 1;
+	EXPECT(zm_writeback_begin(store, 4, 0, true, &wb, page) == -EBADMSG);
+	store->slots[4].fingerprint ^= 1;
+	/* No memory for the index: the mode stays, and comes when there is some. */
+	zm_fault_set(1);
+	EXPECT(zm_meld_mode_set(store, ZM_MELD_INLINE) == -ENOMEM);
+	zm_fault_set(0);
+	EXPECT(store->mode == ZM_MELD_MANUAL);
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_INLINE));
+	page_make(page, 20);
+	test_write(store, 6, page);
+	test_write(store, 7, page);
+	EXPECT(test_info(store, 6).sharers == 2);
+	EXPECT(!zm_meld_mode_set(store, ZM_MELD_OFF));
+	test_write(store, 7, page);
+	EXPECT(test_info(store, 6).sharers == 1);
+	zm_page_discard(store, 6);
+	zm_page_discard(store, 7);
+}
+
+/* What a store is made with is what it does. */
+static void options_count(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	struct zm_store_options wrong[] = {
+		options, options, options, options, options
+	};
+	struct zm_store *store;
+	struct zm_stats with, without;
+	u8 page[ZM_PAGE_SIZE];
+	u32 i;
+
+	wrong[0].slots = 0;
+	wrong[1].slots = ZM_SLOTS_MAX + 1;
+	wrong[2].mode = ZM_MELD_INLINE + 1;
+	wrong[3].check_writes = ZM_CHECK_WRITES_OFF + 1;
+	wrong[4].codecs[0].ops = NULL;
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		EXPECT(zm_store_create(&wrong[i], &store) == -EINVAL);
+	options.check_writes = ZM_CHECK_WRITES_OFF;
+	options.memory_limit = 1;
+	store = test_store(&options, 0);
+	page_make(page, 4);
+	EXPECT(zm_page_write(store, 0, page) == -ENOMEM);
+	EXPECT(store->check_writes == ZM_CHECK_WRITES_OFF && store->verify);
+	/* All that is borrowed for a store is told. */
+	zm_store_limit_set(store, 0);
+	without = test_stats(store);
+	EXPECT(without.memory_metadata >= SLOTS * (16 + sizeof(u32)));
+	EXPECT(!zm_backing_attach(store, 64 * 10));
+	test_write(store, 0, page);
+	test_write(store, 1, page);
+	EXPECT(test_meld(store).pages_melded == 1);
+	with = test_stats(store);
+	EXPECT(with.memory_metadata ==
+	       without.memory_metadata + 10 * sizeof(u64) + ZM_SHARE_BYTES);
+	EXPECT(with.objects == 1 && with.pages_melded == 1 && with.shares == 1);
+	zm_store_destroy(store);
 }
 
 /* A key of its own each: the same page has another fingerprint. */
@@ -226,10 +322,12 @@ int main(void)
 	damaged_objects(store);
 	faults_planted(store);
 	settings(store);
+	back_again(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);
 	no_memory_for_a_store();
 	every_number_of_blocks();
+	options_count();
 	keys();
 	printf("what is refused is refused, what is wrong is told\n");
 	return 0;

@@ -304,12 +304,15 @@ impl Compiler {
         Ok(command)
     }
 
-    /// What a text compiles to in the place of one of the store's files; none where it does not.
+    /// What a text compiles to in the place of one of the store's files; none where it does not
+    /// without a warning.
     pub fn assembly(&self, log: &Log, file: &Path, text: &Path) -> Result<Option<String>> {
         let mut command = self.command(log, Flavour::AsBuilt)?;
         let beside = file.parent().context("a file is in a folder")?;
         command.arg("-I").arg(beside);
-        command.args(["-g0", "-w", "-S", "-x", "c", "-", "-o", "-"]);
+        // A test may bring what a kernel has.
+        command.args(["-Werror", "-Wno-implicit-function-declaration"]);
+        command.args(["-g0", "-S", "-x", "c", "-", "-o", "-"]);
         command.stdin(fs::File::open(text)?);
         let output = command.output().context("no C compiler")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -57,6 +57,19 @@ same "writes are checked" Y "$(cat /sys/module/zword/parameters/check_writes)"
 mkswap "$disk" >/dev/null
 ok swapon swapon "$disk"
 
+# Each is a level of its own: the same pages take other room.
+room() { # COMPRESSOR
+	echo "$1" >$ZSWAP/compressor
+	/guest/pages swap 8 1 "$SEED" 0 1 64 "cat $COUNTS/pool_total_size >/tmp/room"
+	cat /tmp/room
+}
+first=$(room zword | tail -n 1)
+dense=$(room zword-dense | tail -n 1)
+again=$(room zword | tail -n 1)
+echo "# zword takes $first and $again bytes, zword-dense $dense"
+ok "zword-dense is another level" [ $(((dense - again) * 400 / again)) -ne 0 ]
+set_to compressor zword
+
 verified() { # NAME: by a program that needs more memory than there is
 	ok "a program gets its pages back, $1" \
 		sh -c "$IN_GROUP" $GROUPS_TOP/whole/cgroup.procs $need $rounds "$SEED" 10

@@ -130,6 +130,75 @@ ok "reset while it is open is refused" sh -c "
 same "reset frees all" 0 "$(put reset 1)"
 same "nothing is left" 0 "$(field mm_stat 1)"
 
+# Failures and what was let go of are counted, each in its column.
+counts() {
+	awk '{ print $1, $2, $4 }' "$SYS/io_stat"
+}
+device_new
+same "io_stat begins at 0" "0 0 0" "$(counts)"
+/guest/pages fill "$DEV" 100 "$SEED" 0
+blkdiscard -o "$PAGE" -l $((7 * PAGE)) "$DEV"
+same "each page let go of is counted" "0 0 7" "$(counts)"
+used=$(field mm_stat 5)
+blkdiscard "$DEV"
+ok "the most that was used is kept" [ "$(field mm_stat 5)" = "$used" -a "$used" -gt "$(field mm_stat 3)" ]
+put mem_used_max 0 >/dev/null
+same "until it is set back to what is used" "$(field mm_stat 3)" "$(field mm_stat 5)"
+same "each page of the disk was let go of" $((7 + PAGES)) "$(field io_stat 4)"
+
+# What the disk says of itself, and who may change what.
+while IFS='|' read -r file value; do
+	[ ! -e "$SYS/$file" ] || same "$file" "$value" "$(cat "$SYS/$file")"
+done <<LIMITS
+ext_range|1
+queue/logical_block_size|$PAGE
+queue/physical_block_size|$PAGE
+queue/minimum_io_size|$PAGE
+queue/optimal_io_size|$PAGE
+queue/discard_granularity|$PAGE
+queue/discard_max_bytes|$((0xffffffff * 512))
+queue/write_zeroes_max_bytes|$((0xffffffff * 512))
+queue/rotational|0
+queue/stable_writes|1
+queue/add_random|0
+max_comp_streams|$(grep -c ^processor /proc/cpuinfo)
+LIMITS
+same "hot_add is root's" 400 "$(stat -c %a "$CONTROL/hot_add")"
+same "hot_remove is root's" 200 "$(stat -c %a "$CONTROL/hot_remove")"
+
+# After a reset a device is as it was made, whatever was chosen and done; level 9 of a
+# codec, which no file shows, is seen by what pages take.
+settings() {
+	for file in comp_algorithm recomp_algorithm backing_dev disksize initstate \
+		meld_mode verify check_writes io_stat mm_stat bd_stat meld meld_stat; do
+		! has $file || sed "s/^/$file: /" "$SYS/$file"
+	done
+}
+taken() { # ATTRIBUTE=TEXT...
+	device_new "comp_algorithm=$(other_codec)" "$@"
+	/guest/pages fill "$DEV" 300 "$SEED" 0
+	field mm_stat 2
+}
+put reset 1 >/dev/null
+settings >/tmp/before
+taken=$(taken)
+loop_new "$SIZE"
+more=$(taken mem_limit=32M "recomp_algorithm=algo=$(other_codec) priority=1" \
+	"recomp_algorithm=algo=lzo priority=3" "backing_dev=$loop" meld_mode=inline verify=1 \
+	check_writes=off algorithm_params=level=9)
+[ ! -e "$SYS/recomp_algorithm" ] || same "codecs by priority" "#1 #3" \
+	"$(cut -d: -f1 "$SYS/recomp_algorithm" | xargs)"
+put meld start >/dev/null
+put writeback huge >/dev/null
+/guest/pages verify "$DEV" 300 "$SEED" 0 >/dev/null
+blkdiscard "$DEV"
+put reset 1 >/dev/null
+settings >/tmp/after
+ok "a reset has all settings and counters as they were" diff /tmp/before /tmp/after
+same "and the level ($taken, $more bytes)" "$taken" "$(taken)"
+put reset 1 >/dev/null
+loop_end
+
 # Every codec that is offered works.
 for codec in ${CODEC:+zword-dense} $(codecs); do
 	put reset 1 >/dev/null
@@ -159,6 +228,7 @@ done
 device_new mem_limit=1M
 /guest/pages fill "$DEV" 100 "$SEED" 0
 ok "a full device refuses" sh -c "! /guest/pages fill $DEV $PAGES 7 0 >/dev/null"
+ok "and counts that as a failed write alone" [ "$(field io_stat 1)" -eq 0 -a "$(field io_stat 2)" -gt 0 ]
 if [ -z "$CODEC" ]; then
 	ok "and keeps serving" sh -c "/guest/pages random $DEV $PAGES 2 $SEED 1 errors"
 else

@@ -29,8 +29,10 @@ same "a second one is refused" EBUSY "$(put backing_dev "$loop")"
 same "writeback huge" 0 "$(put writeback huge)"
 moved=$(field bd_stat 1)
 ok "pages went there ($moved)" [ "$moved" -gt 100 ]
+same "each was written once, and none read" "0 $moved" "$(field bd_stat 2) $(field bd_stat 3)"
 ok "and read back" /guest/pages verify "$DEV" 1000 "$SEED" 50
 ok "reads are counted" [ "$(field bd_stat 2)" -gt 0 ]
+same "they are no writes" "$moved" "$(field bd_stat 3)"
 same "idle all" 0 "$(put idle all)"
 same "writeback idle" 0 "$(put writeback idle)"
 ok "more pages went there" [ "$(field bd_stat 1)" -gt "$moved" ]
@@ -56,24 +58,52 @@ for size in 0 1 300 4000; do
 	same "a name, a NUL and $size characters" "$loop" "$(named $size)"
 done
 
-# The limit.
+# The limit. Where not all may go, the largest do.
 start "$loop"
 same "writeback_limit_enable" 0 "$(put writeback_limit_enable 1)"
 same "writeback_limit" 0 "$(put writeback_limit 10)"
-echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+raw=$(field mm_stat 8)
+put idle all >/dev/null
+echo "# writeback idle: $(put writeback idle), bd_stat $(cat "$SYS/bd_stat")"
 same "no more than the limit" 10 "$(field bd_stat 1)"
 same "the limit is used up" 0 "$(cat "$SYS/writeback_limit")"
+[ ! -e "$SYS/meld" ] ||
+	same "those that do not compress went" $((raw - 10 * 4096 / PAGE)) "$(field mm_stat 8)"
+put writeback_limit_enable 0 >/dev/null
 
-# One page by its number.
-start "$loop"
-if [ "$(put writeback page_index=3)" = 0 ]; then
-	ok "page 3 alone went there" [ "$(field bd_stat 1)" -le 1 ]
-fi
-found=$(put writeback page_index=99999999)
-if [ "$DEVICE $found" = "zram EINVAL" ]; then
-	skip "no such page" "zram before 6.19 calls it invalid"
-else
-	same "no such page" ERANGE "$found"
+# Pages by their numbers and by what they are: all but 8 and 9 do not compress.
+if [ -e "$SYS/meld" ]; then
+	units=$((PAGE / 4096))
+	device_new "backing_dev=$loop"
+	dd if=/dev/urandom of=/tmp/ten bs="$PAGE" count=10 2>/dev/null
+	dd if=/dev/zero of=/tmp/ten bs="$PAGE" seek=8 count=2 conv=notrunc 2>/dev/null
+	printf ab | dd of=/tmp/ten bs=1 seek=$((8 * PAGE)) conv=notrunc 2>/dev/null
+	printf cd | dd of=/tmp/ten bs=1 seek=$((9 * PAGE)) conv=notrunc 2>/dev/null
+	dd if=/tmp/ten of="$DEV" bs="$PAGE" oflag=direct 2>/dev/null
+	there=0
+	while read -r words error more; do
+		same "writeback $words" "$error" "$(put writeback "$(echo "$words" | tr , ' ')")"
+		there=$((there + more * units))
+		same "and so many are there" $there "$(field bd_stat 1)"
+	done <<WORDS
+page_index=1 0 1
+page_indexes=2-3 0 2
+page_indexes=1-0 ERANGE 0
+page_index=$PAGES ERANGE 0
+page_indexes=0-$PAGES ERANGE 0
+page_index=$((PAGES - 1)) 0 0
+page_indexes=8-8,type=huge 0 1
+page_index=4,page_index=5,type=huge 0 2
+type=huge_idle 0 0
+incompressible 0 0
+other EINVAL 0
+type=huge 0 3
+WORDS
+	put idle all >/dev/null
+	dd if="$DEV" of=/dev/null bs="$PAGE" skip=9 count=1 iflag=direct 2>/dev/null
+	same "writeback of what is idle" 0 "$(put writeback idle)"
+	same "all but the page that was read" $((9 * units)) "$(field bd_stat 1)"
+	ok "all come back" sh -c "dd if=$DEV bs=$PAGE count=10 iflag=direct 2>/dev/null | cmp - /tmp/ten"
 fi
 put reset 1 >/dev/null
 
@@ -100,9 +130,13 @@ swap_table() {
 put writeback_limit_enable 0 >/dev/null
 ok "a device that errors on every write" dm "flakey $loop 0 0 3600 1 error_writes"
 start /dev/mapper/bad
-echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+put writeback_limit_enable 1 >/dev/null
+put writeback_limit 100 >/dev/null
+same "a writeback that fails says so" EIO "$(put writeback huge)"
+same "what did not go is given back to the limit" 100 "$(cat "$SYS/writeback_limit")"
+put writeback_limit_enable 0 >/dev/null
 ok "all pages are right" /guest/pages verify "$DEV" 1000 "$SEED" 50
-same "and none is there" 0 "$(field bd_stat 1)"
+same "and none is there, and none was written" "0 0" "$(field bd_stat 1) $(field bd_stat 3)"
 
 # What goes on its way before there is a limit is not given back to it.
 if [ -e "$SYS/meld" ] && dmsetup targets | grep -q delay; then
@@ -131,6 +165,8 @@ moved=$(field bd_stat 1)
 ok "pages went there ($moved)" [ "$moved" -gt 100 ]
 swap_table "error"
 ok "reading them is an error" sh -c "! /guest/pages verify $DEV 1000 $SEED 50 >/tmp/said && cat /tmp/said && ! grep -q WRONG /tmp/said"
+[ ! -e "$SYS/meld" ] ||
+	ok "it is counted as a failed read alone" [ "$(field io_stat 1)" -gt 0 -a "$(field io_stat 2)" -eq 0 ]
 ok "the device goes on" /guest/pages random "$DEV" "$PAGES" 2 "$SEED" 1 errors
 put reset 1 >/dev/null
 dmsetup remove --noudevsync bad
@@ -148,6 +184,25 @@ if [ -e "$SYS/verify" ]; then
 	ok "it is counted" [ "$(meld_stat mismatches)" -gt 0 ]
 	put reset 1 >/dev/null
 	dmsetup remove --noudevsync bad
+fi
+
+# What is sent compressed is less.
+if has compressed_writeback; then
+	sent() { # COMPRESSED
+		put reset 1 >/dev/null
+		dd if=/dev/zero of="$loop" bs=1M count="$SIZE" 2>/dev/null
+		put compressed_writeback "$1" >/dev/null
+		start "$loop" >/dev/null
+		put idle all >/dev/null
+		put writeback idle >/dev/null
+		LC_ALL=C tr -d '\000' <"$loop" | wc -c
+	}
+	whole=$(sent 0)
+	compressed=$(sent 1)
+	ok "compressed, $compressed bytes are sent and not $whole" \
+		[ "$compressed" -lt "$whole" ]
+	put reset 1 >/dev/null
+	put compressed_writeback 0 >/dev/null
 fi
 
 # What comes back damaged is an error with every codec, and not wrong bytes.

@@ -67,6 +67,39 @@ same "without users everything is, and what was not read is said" \
 same "block_state has a line for each page" "$(field mm_stat 1)" \
 	"$(($(wc -l <"$debug/block_state") * PAGE))"
 
+# What a line says: a same-filled page, one that does not compress, one that does, idle
+# until it is read, there for as long as it is written.
+put reset 1 >/dev/null
+device_new "backing_dev=$loop" "recomp_algorithm=algo=$(other_codec) priority=1"
+dd if=/dev/urandom of="$DEV" bs="$PAGE" seek=1 count=2 oflag=direct 2>/dev/null
+for page in 0 3 4; do
+	dd if=/dev/zero bs="$PAGE" count=1 2>/dev/null | if [ $page -gt 0 ]; then
+		{ printf 'page %d' $page; head -c $((PAGE - 6)); }
+	else
+		cat
+	fi | dd of="$DEV" bs="$PAGE" seek=$page iflag=fullblock oflag=direct 2>/dev/null
+done
+flags() {
+	awk '{ printf "%s%s", sep, $3; sep = " " }' "$debug/block_state"
+}
+same "flags of new pages" "s..... ..h... ..h... ...... ......" "$(flags)"
+put idle all >/dev/null
+put idle 3600 >/dev/null
+same "none is idle that was written just now" "s..... ..h... ..h... ...... ......" "$(flags)"
+put idle all >/dev/null
+dd if="$DEV" of=/dev/null bs="$PAGE" skip=4 count=1 iflag=direct 2>/dev/null
+same "idle are those not read since" "s..... ..hi.. ..hi.. ...i.. ......" "$(flags)"
+put recompress "priority=1 max_pages=0" >/dev/null
+put recompress "priority=1 max_pages=1 threshold=3000" >/dev/null
+same "one of them is tried" "s..... ..h..n ..hi.. ...i.. ......" "$(flags)"
+put recompress "priority=1 threshold=3000" >/dev/null
+same "those that no codec helps" "s..... ..h..n ..h..n ...i.. ......" "$(flags)"
+put writeback page_index=1 >/dev/null
+put writeback page_index=3 >/dev/null
+same "those on the backing device" "s..... .w...n ..h..n .w.... ......" "$(flags)"
+same "writeback of what no codec helps" 0 "$(put writeback incompressible)"
+same "is of that alone" "s..... .w...n .w...n .w.... ......" "$(flags)"
+
 # A walk over pages that have no line is ended by a signal, which is no bad read.
 put reset 1 >/dev/null
 put disksize 8G >/dev/null

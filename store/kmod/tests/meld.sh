@@ -74,11 +74,17 @@ for mode in manual inline; do
 	put meld_mode $mode >/dev/null
 	copies
 	before=$(field mm_stat 3)
-	same "$mode: a pass" 0 "$(put meld start)"
+	same "$mode: a pass" 0 "$(put meld "start time_ms=600000 memory=1M threshold=0")"
 	echo 3 >/proc/sys/vm/drop_caches
 	same "$mode: every duplicate is found" 1900 "$(meld_stat pages_melded)"
 	same "$mode: shared by all" 100 "$(meld_stat objects_shared)"
 	ok "$mode: memory is saved" [ "$(field mm_stat 3)" -le "$before" ]
+	found=0
+	[ $mode = inline ] || found=1900
+	same "$mode: what the pass did" "$found $found 1 0 0" "$(for name in pass_pages_melded passes_melded \
+		passes pass_stopped pass_below_threshold; do meld_stat $name; done | xargs)"
+	same "$mode: and the writes" "$((1900 - found)) 2000 0 0" "$(for name in inline_melded pages_shared \
+		inline_collisions mismatches; do meld_stat $name; done | xargs)"
 	ok "$mode: every sharer is right" right
 	# Some go, the others stay.
 	dd if=/dev/urandom of="$DEV" bs="$PAGE" count=100 oflag=direct 2>/dev/null
