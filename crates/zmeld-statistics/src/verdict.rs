@@ -286,6 +286,9 @@ mod tests {
         variants[1].pressure = false;
         let judgement = judged(&variants);
         assert!(judgement.void && judgement.winner.is_none());
+        assert!(!judged(&variants[..1]).void);
+        let third = runs("other", &BASE);
+        assert!(!judged(&[variants[0].clone(), variants[1].clone(), third]).void);
         variants[1].pressure = true;
         assert_eq!(judged(&variants).winner.as_deref(), Some("none"));
         let rates = judge(&variants, Direction::Higher, 1);
