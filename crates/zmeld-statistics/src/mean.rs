@@ -91,6 +91,7 @@ mod tests {
                 0.322_795_857,
             ),
             (mean(&[7.0]), 7.0, 0.0),
+            (mean(&[1.0, 3.0]), 2.0, 12.706_204_736),
         ] {
             let off = (found.value - value).abs() + (found.half_width - half_width).abs();
             assert!(off < 1e-6, "{found:?}");

@@ -309,6 +309,10 @@ mod tests {
     fn three_runs_prove_nothing() {
         let judgement = judged(&[runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])]);
         assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
+        let mut one_sided = [runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])];
+        one_sided[0].pressure = false;
+        let judgement = judged(&one_sided);
+        assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
     }
 
     #[test]
