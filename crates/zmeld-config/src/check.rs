@@ -275,16 +275,6 @@ impl Check<'_> {
         let Some(rule) = &config.watch.guard else {
             return;
         };
-        for (key, share) in [
-            ("room_below", rule.room_below),
-            ("end_below", rule.end_below),
-            ("stalled_above", rule.stalled_above),
-        ] {
-            if share > Percent::whole(100) {
-                let what = format!("{share} is more than all of it");
-                self.error(&format!("watch.guard.{key}"), what);
-            }
-        }
         if rule.room_below < rule.end_below {
             let what = format!(
                 "{} is less than end_below, {}: what was not tried is not given up; write more",

@@ -155,12 +155,6 @@ pub(super) struct Line {
     told: Option<String>,
 }
 
-impl Line {
-    pub fn is_table(&self) -> bool {
-        matches!(self.written, Written::Table(_))
-    }
-}
-
 /// A value as a file has it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Written {

@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn texts_come_back() {
-        for text in ["4GiB", "1536MiB", "4097", "50%", "12.5%", "0.25%"] {
+        let texts = "4GiB|1536MiB|4KiB|4097|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097)";
+        for text in texts.split('|') {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
         assert_eq!(

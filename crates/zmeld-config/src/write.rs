@@ -121,9 +121,8 @@ impl Writer<'_> {
             }
             let path = tree::dotted(path, line.key.name);
             // Where only a table in it says something, it needs no header of its own.
-            let is_inner = |line: &Line| !line.is_default && line.is_table();
             if lines.iter().any(|line| self.is_shown(&path, line))
-                || !lines.iter().any(is_inner)
+                || lines.iter().all(|line| line.is_default)
                 || self.comments.contains_key(&path)
             {
                 self.header(&path);

@@ -366,3 +366,22 @@ impl Source for FileSource {
         Ok(visit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a file that is open for writing each read fails.
+    #[test]
+    fn pages_that_cannot_be_read_are_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 3 * 4096 + 1]).unwrap();
+        let unreadable = File::options().write(true).open(file.path()).unwrap();
+        let source = FileSource::of_file(file.path(), unreadable, 4096, true).unwrap();
+        let visit = source
+            .visit(1, &AtomicBool::new(false), &|_| unreachable!())
+            .unwrap();
+        let failed = visit.skipped.get(SkipReason::ReadFailed).pages;
+        assert_eq!((visit.counted.delivered, failed), (0, 4));
+    }
+}

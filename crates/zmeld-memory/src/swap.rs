@@ -381,5 +381,31 @@ mod tests {
         assert_eq!(found(&[slots(2, 9, 9)], &two, 1), None);
         assert_eq!(found(&[slots(1, 9, 4321)], &two, 1), None);
         assert_eq!(found(&[], &two, 0), Some(None));
+        // Slot 0 is the header, so that the last of 1000 has that number; some may be new.
+        assert_eq!(found(&[slots(0, 595, 1000)], &two, 0), Some(Some(0)));
+        assert_eq!(found(&[slots(0, 595, 1001)], &two, 0), None);
+        assert_eq!(found(&[slots(0, 596, 1000)], &two, 0), None);
+    }
+
+    #[test]
+    fn slots_behind_the_header_are_read_up_to_the_last() {
+        let read = |path: &str, named: &[u64]| {
+            let device = SwapDevice {
+                area: SwapArea {
+                    path: path.into(),
+                    ..area(5, 3)
+                },
+                file: tempfile::tempfile().unwrap(),
+                page_size: rustix::param::page_size(),
+            };
+            let slots = TypeSlots::new(0, 6);
+            assert!(named.iter().all(|&slot| slots.slots.insert(slot)));
+            let extents = device.extents(&slots).into_iter();
+            let extents = extents.map(|it| (it.first_page, pages(it.offset), pages(it.bytes)));
+            extents.collect::<Vec<_>>()
+        };
+        assert_eq!(read("/dev/zram0", &[]), [(1, 1, 5)]);
+        assert_eq!(read("/dev/sda2", &[1, 2, 5]), [(1, 1, 2), (5, 5, 1)]);
+        assert_eq!(read("/dev/sda2", &[]), []);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use zmeld_memory::{open_path, Error, Owner, SkipReason, Source};
+use zmeld_memory::{open_path, Error, Owner, SkipReason, Source, StreamSource};
 
 const PAGE: usize = 4096;
 
@@ -231,6 +231,32 @@ fn packed_dumps_are_refused_with_the_way_out() {
         assert_eq!(error.to_string().lines().count(), 1);
         assert!(error.to_string().contains(said), "{error}");
         assert!(open_path(&path, PAGE, true).is_ok());
+    }
+}
+
+/// What a dump lacks at its end is not taken for zeros.
+#[test]
+fn a_stream_that_ends_within_a_dump_is_refused() {
+    let whole = core().len();
+    for (length, delivered) in [
+        (whole, Some(6)),
+        (whole - 1, None),
+        (whole - 3 * PAGE, None),
+    ] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, &core()[..length]).unwrap();
+        drop(writer);
+        let file = fs::File::from(std::os::fd::OwnedFd::from(reader));
+        let source = StreamSource::of_file(Path::new("pipe"), file, PAGE, false);
+        let visit = source.visit(1, &AtomicBool::new(false), &|_| {});
+        match delivered {
+            Some(_) => assert_eq!(visit.ok().map(|it| it.counted.delivered), delivered),
+            None => {
+                let said = visit.unwrap_err().to_string();
+                let end = format!("and the stream at {length:#x}");
+                assert!(said.contains(&end), "{said}");
+            }
+        }
     }
 }
 

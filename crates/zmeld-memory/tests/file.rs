@@ -92,18 +92,30 @@ fn holes_are_counted_and_not_read() {
     for (at, bytes) in written {
         file.as_file().write_all_at(&vec![7; bytes], at).unwrap();
     }
-    let source = FileSource::open(file.path(), 4096).unwrap();
-    let delivered = AtomicU64::new(0);
-    let visit = source
-        .visit(2, &AtomicBool::new(false), &|batch| {
-            let sevens = batch.bytes.iter().filter(|&&byte| byte == 7);
-            delivered.fetch_add(sevens.count() as u64, Ordering::Relaxed);
-        })
-        .unwrap();
-    assert_eq!(delivered.into_inner(), 4096 + 8192 + 9);
-    let counted = visit.counted;
-    assert_eq!(counted.delivered + counted.never_written, 1 << 28);
-    assert_eq!(source.expected_pages(), Some(counted.delivered));
-    // A file system may know only larger blocks than a page.
-    assert!(counted.delivered < 100, "{}", counted.delivered);
+    for page_size in [4096, 65536] {
+        let source = FileSource::open(file.path(), page_size).unwrap();
+        let delivered = AtomicU64::new(0);
+        let visit = source
+            .visit(2, &AtomicBool::new(false), &|batch| {
+                let pages = (batch.first_page..).zip(batch.bytes.chunks(page_size));
+                for (number, page) in pages {
+                    let sevens = page.iter().filter(|&&byte| byte == 7).count() as u64;
+                    delivered.fetch_add(sevens, Ordering::Relaxed);
+                    let begin = number * page_size as u64;
+                    let within = |(at, bytes): (u64, usize)| {
+                        let end = (at + bytes as u64).min(begin + page_size as u64);
+                        end.saturating_sub(at.max(begin))
+                    };
+                    assert_eq!(sevens, written.map(within).iter().sum::<u64>());
+                }
+            })
+            .unwrap();
+        assert_eq!(delivered.into_inner(), 4096 + 8192 + 9);
+        let counted = visit.counted;
+        let pages = (1 << 40) / page_size as u64;
+        assert_eq!(counted.delivered + counted.never_written, pages);
+        assert_eq!(source.expected_pages(), Some(counted.delivered));
+        // A file system may know only larger blocks than a page.
+        assert!(counted.delivered < 100, "{}", counted.delivered);
+    }
 }

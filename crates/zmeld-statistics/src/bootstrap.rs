@@ -192,6 +192,40 @@ mod tests {
         }
     }
 
+    /// Of two values the median is the lower, the middle and the higher in 1, 2 and 1 of 4 draws.
+    #[test]
+    fn an_interval_leaves_out_what_its_level_says() {
+        let ends = |level| {
+            let found = median_interval(&[3.0, 1.0], level, 1);
+            assert_eq!(found.value, 2.0);
+            (found.low, found.high)
+        };
+        assert_eq!(
+            [LEVEL, 0.6, 0.4].map(ends),
+            [(1.0, 3.0), (1.0, 3.0), (2.0, 2.0)]
+        );
+    }
+
+    #[test]
+    fn intervals_that_touch_have_a_point_in_common() {
+        let of = |low, high| Interval {
+            value: -4.0,
+            low,
+            high,
+        };
+        for (one, other, is_so) in [
+            (of(1.0, 3.0), of(3.0, 4.0), true),
+            (of(1.0, 3.0), of(2.0, 2.5), true),
+            (of(1.0, 3.0), of(3.1, 4.0), false),
+        ] {
+            assert_eq!(one.overlaps(&other), is_so, "{one:?} {other:?}");
+            assert_eq!(other.overlaps(&one), is_so, "{one:?} {other:?}");
+        }
+        assert_eq!(of(1.0, 3.0).relative_half_width(), 0.25);
+        let endless = of(f64::INFINITY, f64::INFINITY);
+        assert_eq!(endless.relative_half_width(), f64::INFINITY);
+    }
+
     #[test]
     fn a_variant_that_was_killed_has_an_infinite_interval() {
         let killed = median_interval(&[f64::INFINITY; 5], LEVEL, 1);

@@ -70,6 +70,22 @@ mod tests {
         assert!(effect.p < 1e-4);
     }
 
+    /// Logarithms to base 2 of 0 to 4 and of 0, 5 to 20: each difference from -4 to 20 comes once,
+    /// of which 2 lie outside on each side.
+    #[test]
+    fn an_interval_ends_where_the_test_turns() {
+        let powers = |step| [0, 1, 2, 3, 4].map(|at| 2f64.powi(at * step));
+        let found = effect(&powers(1), &powers(5), 0.95);
+        let logs = [found.ratio.low, found.ratio.value, found.ratio.high].map(f64::log2);
+        let off = |(log, expected): (f64, f64)| (log - expected).abs() > 1e-9;
+        assert!(
+            !logs.into_iter().zip([-2.0, 8.0, 18.0]).any(off),
+            "{logs:?}"
+        );
+        assert!((found.cliffs_delta - 16.0 / 25.0).abs() < 1e-9);
+        assert_eq!(effect(&[], &[1.0], 0.95).cliffs_delta, 0.0);
+    }
+
     #[test]
     fn killed_runs_are_infinitely_slower() {
         let killed = [f64::INFINITY; 5];

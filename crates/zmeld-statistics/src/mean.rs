@@ -78,6 +78,27 @@ mod tests {
             (interval.value - 2.0).abs() < 1e-12 && interval.half_width < 1e-12,
             "{interval:?}"
         );
-        assert!(mean(&base).half_width > 1.0);
+    }
+
+    /// What scipy 1.17.1 says of Student's t.
+    #[test]
+    fn half_widths_are_those_of_student() {
+        for (found, value, half_width) in [
+            (mean(&[3.0, 5.0, 9.0, 2.0]), 4.75, 4.925_943_048),
+            (
+                ratio(&[1.0, 2.0, 3.0, 4.0], &[2.0, 2.0, 4.0, 4.0]),
+                5.0 / 6.0,
+                0.322_795_857,
+            ),
+            (mean(&[7.0]), 7.0, 0.0),
+            (mean(&[1.0, 3.0]), 2.0, 12.706_204_736),
+        ] {
+            let off = (found.value - value).abs() + (found.half_width - half_width).abs();
+            assert!(off < 1e-6, "{found:?}");
+        }
+        let other_unit = mean(&[1.0, 3.0]).scaled(-10.0);
+        let half_width = mean(&[10.0, 30.0]).half_width;
+        assert_eq!(other_unit.low(), -20.0 - half_width);
+        assert_eq!(other_unit.high(), -20.0 + half_width);
     }
 }

@@ -233,8 +233,10 @@ mod tests {
             assert_eq!(differences_outside(n, n, 0.95), Some(critical + 1), "{n}");
         }
         assert_eq!(differences_outside(3, 3, 0.95), None);
-        let large = differences_outside(40, 40, 0.95).expect("large enough");
-        assert!((595..=600).contains(&large), "{large}");
+        assert_eq!(differences_outside(5, 7, 0.95), Some(6));
+        // 800 and 600 less 1.96 deviations of 103.9 and 84.3.
+        assert_eq!(differences_outside(40, 40, 0.95), Some(596));
+        assert_eq!(differences_outside(40, 30, 0.95), Some(434));
     }
 
     #[test]

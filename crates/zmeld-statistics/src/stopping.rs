@@ -37,3 +37,35 @@ impl StoppingRule {
         interval.low == interval.high || interval.relative_half_width() <= self.width
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The median of 1 and 3 is 2, give or take 1.
+    #[test]
+    fn runs_end_at_their_number_or_at_their_width() {
+        for (runs_min, runs_max, width, values, is_enough) in [
+            (2, 9, 0.5, &[1.0, 3.0][..], true),
+            (2, 9, 0.49, &[1.0, 3.0], false),
+            (3, 9, 0.5, &[1.0, 3.0], false),
+            (2, 2, 0.0, &[1.0, 3.0], true),
+            (2, 3, 0.0, &[1.0, 3.0], false),
+            (2, 9, 0.0, &[f64::INFINITY; 2], true),
+            (1, 9, 9.0, &[1.0], false),
+        ] {
+            let rule = StoppingRule {
+                runs_min,
+                runs_max,
+                width,
+            };
+            assert_eq!(
+                rule.is_enough([values], 1),
+                is_enough,
+                "{rule:?} {values:?}"
+            );
+            // Each has to have enough.
+            assert!(!rule.is_enough([values, &[]], 1));
+        }
+    }
+}

@@ -286,6 +286,9 @@ mod tests {
         variants[1].pressure = false;
         let judgement = judged(&variants);
         assert!(judgement.void && judgement.winner.is_none());
+        assert!(!judged(&variants[..1]).void);
+        let third = runs("other", &BASE);
+        assert!(!judged(&[variants[0].clone(), variants[1].clone(), third]).void);
         variants[1].pressure = true;
         assert_eq!(judged(&variants).winner.as_deref(), Some("none"));
         let rates = judge(&variants, Direction::Higher, 1);
@@ -305,6 +308,10 @@ mod tests {
     #[test]
     fn three_runs_prove_nothing() {
         let judgement = judged(&[runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])]);
+        assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
+        let mut one_sided = [runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])];
+        one_sided[0].pressure = false;
+        let judgement = judged(&one_sided);
         assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
     }
 

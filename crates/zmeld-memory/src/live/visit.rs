@@ -763,3 +763,28 @@ fn is_zero(page: &[u8]) -> bool {
     page.chunks(64)
         .all(|chunk| chunk.iter().fold(0, |or, byte| or | byte) == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an open process is left for is never a missing privilege: it was opened.
+    #[test]
+    fn a_process_that_holds_its_reader_up_has_not_ended() {
+        use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, TimedOut};
+        for (kind, skipped, left) in [
+            (TimedOut, SkipReason::Held, SkipReason::Held),
+            (QuotaExceeded, SkipReason::NotTried, SkipReason::NotTried),
+            (
+                PermissionDenied,
+                SkipReason::Permission,
+                SkipReason::Vanished,
+            ),
+            (NotFound, SkipReason::Vanished, SkipReason::Vanished),
+        ] {
+            assert_eq!(skip_reason(&kind.into()), skipped);
+            assert_eq!(reason_of::<()>(&Err(kind.into())), left);
+        }
+        assert_eq!(reason_of(&Ok(())), SkipReason::Vanished);
+    }
+}

@@ -27,7 +27,7 @@
     }
     {
       device = "/dev/disk/by-label/swap";
-      priority = 70;
+      priority = 0;
       options = [ "x-systemd.device-timeout=30s" ];
     }
   ];

@@ -311,8 +311,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn new() -> Pace {
-        let now = Instant::now();
+    fn new(now: Instant) -> Pace {
         Pace {
             left_bytes: u64::MAX,
             read_pages: 0,
@@ -323,13 +322,12 @@ impl Pace {
     }
 
     /// Whether fewer pages are left than before.
-    fn moves(&mut self, host: &Host, left_bytes: u64) -> bool {
-        let (moves, now) = (left_bytes < self.left_bytes, Instant::now());
+    fn moves(&mut self, now: Instant, left_bytes: u64, read_pages: u64) -> bool {
+        let moves = left_bytes < self.left_bytes;
         if moves {
             (self.since, self.is_asked) = (now, false);
         }
         self.left_bytes = left_bytes;
-        let read_pages = count(&host.read("/proc/vmstat").unwrap_or_default(), "pswpin");
         if read_pages != self.read_pages {
             (self.read_pages, self.unread_since) = (read_pages, now);
         }
@@ -338,17 +336,17 @@ impl Pace {
 
     /// Whether it is time to ask who keeps swapoff from it. A page that several processes have is
     /// let go of with the last, and meanwhile swapoff itself has the lock of the one that it reads.
-    fn is_slow(&mut self) -> bool {
-        let stands = self.since.elapsed();
-        let is_slow = stands >= SLOW_AFTER && self.unread_since.elapsed() >= SLOW_AFTER
+    fn is_slow(&mut self, now: Instant) -> bool {
+        let stands = now - self.since;
+        let is_slow = stands >= SLOW_AFTER && now - self.unread_since >= SLOW_AFTER
             || stands >= SLOW_AFTER * 12;
         let is_first = is_slow && !self.is_asked;
         self.is_asked |= is_slow;
         is_first
     }
 
-    fn is_dead(&self) -> bool {
-        self.since.elapsed() >= STALLED_AFTER
+    fn is_dead(&self, now: Instant) -> bool {
+        now - self.since >= STALLED_AFTER
     }
 }
 
@@ -396,7 +394,7 @@ fn run_swapoff(
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
         let mut asked = None;
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(Instant::now());
         let (tell_holder, holder) = channel();
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
@@ -420,19 +418,20 @@ fn run_swapoff(
             let Ok(Some(swap)) = host.swap_on(path) else {
                 continue;
             };
-            let left_bytes = swap.used_bytes;
-            if pace.moves(host, left_bytes) {
+            let (now, left_bytes) = (Instant::now(), swap.used_bytes);
+            let read_pages = count(&host.read("/proc/vmstat").unwrap_or_default(), "pswpin");
+            if pace.moves(now, left_bytes, read_pages) {
                 context.tell(Event::SwappingIn {
                     path,
                     left_bytes,
                     total_bytes,
                 });
-            } else if pace.is_slow() {
+            } else if pace.is_slow(now) {
                 // Asking takes its time, and groups are looked at meanwhile.
                 let tell_holder = tell_holder.clone();
                 scope.spawn(move || tell_holder.send(not_held(host, true)));
             }
-            let found = match pace.is_dead() {
+            let found = match pace.is_dead(now) {
                 true => Err(dead(path)),
                 false => holder.try_recv().unwrap_or(Ok(())),
             };
@@ -459,5 +458,44 @@ pub(super) fn discarding(swapon: Invocation, discard: Discard) -> Invocation {
         Discard::Once => swapon.arg("--discard=once").within(DISCARDED_WITHIN),
         Discard::Pages => swapon.arg("--discard=pages"),
         Discard::Both => swapon.arg("--discard").within(DISCARDED_WITHIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds, bytes that are left and pages that were read, and what comes of them: pages come
+    /// back, it is asked who keeps them from it, the drive counts as dead.
+    #[test]
+    fn who_keeps_pages_is_asked_once_and_a_drive_is_dead_at_last() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(begin);
+        for (seconds, left_bytes, read_pages, expected) in [
+            (0, 100, 7, "moves"),
+            (1, 90, 7, "moves"),
+            (10, 90, 7, ""),
+            (11, 90, 7, "asks"),
+            (12, 90, 7, ""),
+            (20, 80, 7, "moves"),
+            // Pages that several have are read and stay.
+            (30, 80, 8, ""),
+            (39, 80, 8, ""),
+            (40, 80, 8, "asks"),
+            (50, 70, 8, "moves"),
+            (165, 70, 9, ""),
+            (170, 70, 10, "asks"),
+            (649, 70, 10, ""),
+            (650, 70, 10, "is dead"),
+        ] {
+            let now = begin + Duration::from_secs(seconds);
+            let found = match pace.moves(now, left_bytes, read_pages) {
+                true => "moves",
+                false if pace.is_slow(now) => "asks",
+                false if pace.is_dead(now) => "is dead",
+                false => "",
+            };
+            assert_eq!(found, expected, "after {seconds} s");
+        }
     }
 }

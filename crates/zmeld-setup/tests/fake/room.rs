@@ -6,7 +6,10 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use zmeld_setup::plan::Options;
+
 use crate::cases::machine;
+use crate::common::config;
 
 const MIB: u64 = 1 << 20;
 
@@ -67,4 +70,31 @@ fn who_asks_to_stop_is_heard_meanwhile() {
     assert!(err.contains("the rest is still set up"), "{err}");
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
     machine.down().unwrap();
+}
+
+/// The new device is filled meanwhile, and the drive below it cannot be swapped to.
+#[test]
+fn who_forces_a_change_does_not_force_the_way_back() {
+    let wanted = config(
+        "accept = [\"lru-inversion\"]\n[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n\
+         [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n",
+    );
+    let options = Options {
+        force: true,
+        ..Options::default()
+    };
+    let is_stopped = (10..200).any(|at| {
+        let machine = Arc::new(machine("room.txt", "group /app | 90 | 98 | 100"));
+        machine.refuse_swapon("/dev/sdc1");
+        let filled = Arc::clone(&machine);
+        machine.before_operation(at, move || {
+            let swaps = filled.text("/proc/swaps").replace("\t0\t", "\t102400\t");
+            filled.put("/proc/swaps", &swaps);
+        });
+        let said = machine.up_with(&wanted, &options).unwrap_err().to_string();
+        assert!(said.contains("swapon"), "{said}");
+        let stays = machine.text("/proc/swaps").contains("/dev/zram1");
+        stays && said.contains("98.0 MiB come back to the control group /app")
+    });
+    assert!(is_stopped);
 }
