@@ -264,6 +264,9 @@ impl Room {
         let own = [
             "--shard",
             &slice,
+            // Of all files, and no stretch of one.
+            "--sharding",
+            "round-robin",
             "--baseline",
             "skip",
             "--timeout",
