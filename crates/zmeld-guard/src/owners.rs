@@ -322,8 +322,9 @@ impl Groups {
         self.rule.end.is_empty() || self.rule.end.iter().any(|it| it.matches(shown))
     }
 
-    /// What is said of a group below an owner's own, `top`, where they are listed. Below that some are passed over: what
-    /// the rule protects, what he needs himself, what he would keep. `topmost` is told of each.
+    /// What is said of a group below an owner's own, `top`, where they are listed. Below that some
+    /// are passed over: what the rule protects, what he needs himself, what he would keep. `topmost`
+    /// is told of each.
     pub fn said(
         &self,
         top: &Path,
@@ -342,8 +343,8 @@ impl Groups {
         let uid = uid_of(top);
         let mut level = KEYS.build_hasher();
         top.hash(&mut level);
-        // Of a path only as much is looked at as a pattern has names: whoever makes groups makes
-        // them as deep as he likes.
+        // Paths and marks are looked at no deeper than anybody means: who makes groups makes them as
+        // deep as he likes.
         let mut depth = shown.split('/').count() - 1;
         let names = below.as_os_str().as_bytes().split(|byte| *byte == b'/');
         let mut end = top.as_os_str().len();
@@ -398,9 +399,16 @@ impl Groups {
             let found = self.find_process(pid);
             let at = match &found {
                 Found::In(counted, _) => {
-                    let above: Vec<&Path> = counted.ancestors().collect();
-                    let mut above = above.into_iter().rev().take(2 * DEPTH_MAX);
-                    above.find_map(|it| groups.get(it).copied())
+                    let mut above = self
+                        .hierarchy
+                        .as_ref()
+                        .map_or(PathBuf::new(), |it| it.top.clone());
+                    let below = counted.strip_prefix(&above).unwrap_or(counted).to_owned();
+                    let mut names = below.components().take(DEPTH_MAX + 1);
+                    names.find_map(|name| {
+                        above.push(name);
+                        groups.get(&above).copied()
+                    })
                 }
                 // Whoever goes so deep is known by his number.
                 Found::TooDeep => {
@@ -445,7 +453,8 @@ impl Groups {
             if uid_of(&owner.list).is_none() {
                 let adjust = self.host.read(format!("/proc/{pid}/oom_score_adj"));
                 if let Some(adjust) = adjust.ok().and_then(|it| it.trim().parse().ok()) {
-                    let least = adjusted.entry((at, id(&list))).or_insert(adjust);
+                    let group = if is_service(owner) { 0 } else { id(&list) };
+                    let least = adjusted.entry((at, group)).or_insert(adjust);
                     *least = adjust.min(*least);
                 }
             }
@@ -455,13 +464,16 @@ impl Groups {
                 said,
             });
         }
-        // Only root could give one a lower one. A pod has that of its containers: the lowest there is
-        // keeps its place. A higher one is a service's own, whose other owners are no less for it.
+        // Only root could give one a lower one. Of a pod's containers one that only keeps its place has
+        // the lowest there is, and what best effort is may be ended first, not for others.
         for ((at, _), least) in adjusted {
             let owner = &mut all.owners[at];
-            let shift = owner.shift.map_or(least, |it| it.max(least));
-            let is_service = owner.shown.ends_with(".service");
-            owner.shift = Some(if is_service { shift } else { shift.min(0) });
+            let least = if is_service(owner) {
+                least
+            } else {
+                least.min(0)
+            };
+            owner.shift = Some(owner.shift.map_or(least, |it| it.max(least)));
         }
         // Something below him may be named all the same.
         let named = all.members.iter().filter(|it| it.said.is_named);
@@ -666,6 +678,10 @@ impl Owner {
             Place::User(_) | Place::Nobody => None,
         }
     }
+}
+
+fn is_service(owner: &Owner) -> bool {
+    owner.shown.ends_with(".service")
 }
 
 /// The user whose group that is; none of a service's.

@@ -203,7 +203,9 @@ impl Planner {
         let had = self.listed.take();
         let had = had.filter(|(at, _)| now.duration_since(*at) < LISTED_WITHIN);
         // What one took that was not seen before, and would go on taking, is not known.
-        plan.rate *= f64::from(u8::from(had.is_some()));
+        if had.is_none() {
+            plan.rate = 0.0;
+        }
         if let Some((at, had)) = &had {
             let since = now.duration_since(*at).as_secs_f64().max(0.05);
             for it in &mut plan.processes {
