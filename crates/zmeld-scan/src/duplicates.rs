@@ -1,13 +1,12 @@
-//! Where equal pages are: within a process, between processes, in what kind of
-//! memory, and in which large groups.
+//! Where equal pages are: within a process, between processes, in what kind of memory.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use zmeld_memory::{Owner, Region};
 
 use crate::contents::{PageRecord, SortedContents};
+use crate::programs::Tally;
 
 /// What melding would find.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
@@ -20,30 +19,6 @@ pub struct Duplicates {
     pub between_owners_pages: u64,
     /// Pages that melding would drop, by the kind of memory that they are in.
     pub by_kind: BTreeMap<String, u64>,
-    /// The largest groups.
-    pub largest: Vec<Group>,
-}
-
-/// Pages with one content.
-#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
-pub struct Group {
-    /// How many pages there are.
-    pub pages: u64,
-    /// Who holds most of them, the largest first; at most ten.
-    pub holders: Vec<Holder>,
-    /// Owners beyond these.
-    pub more_holders: u64,
-}
-
-/// One owner's part of a group.
-#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
-pub struct Holder {
-    /// Whose they are: `comm (pid)`, a path.
-    pub owner: String,
-    /// What kind of memory they are in, of the first.
-    pub kind: String,
-    /// How many.
-    pub pages: u64,
 }
 
 /// Pages of a group that are physical pages of their own. Those that may be
@@ -104,72 +79,75 @@ impl<'a> Counter<'a> {
         all - shared_again(&self.by_owner(group))
     }
 
-    /// The whole analysis; groups of one are passed over.
-    pub fn analyse(&self, sorted: &SortedContents, largest: usize) -> Duplicates {
+    /// Whose the group's pages are: owners by their numbers.
+    pub fn shares(&self, group: &[PageRecord]) -> Vec<(u32, u64)> {
+        let owners = self.by_owner(group);
+        let most = owners.iter().map(|owner| owner.2).max().unwrap_or(0);
+        let mut is_first = true;
+        let share = |(owner, pages, shared): (u32, u64, u64)| {
+            // Those of all others are the same ones.
+            let is_most = shared == most && std::mem::take(&mut is_first);
+            (owner, if is_most { pages } else { pages - shared })
+        };
+        owners.into_iter().map(share).collect()
+    }
+
+    /// The owners in the order of their numbers.
+    pub fn owners<'r>(&self, regions: &'r [Region]) -> Vec<&'r Owner> {
+        let mut owners: Vec<&Owner> = Vec::new();
+        for (number, region) in self.owners.iter().zip(regions) {
+            if *number as usize == owners.len() {
+                owners.push(&region.owner);
+            }
+        }
+        owners
+    }
+
+    /// The whole analysis, and what each owner has.
+    pub fn analyse(&self, sorted: &SortedContents) -> (Duplicates, Vec<Tally>) {
         let mut found = Duplicates::default();
         let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
-        // The largest, and some more; ties by hash, so a run repeats.
-        let mut top: Vec<(u64, &[PageRecord])> = Vec::new();
-        let cut = |top: &mut Vec<(u64, &[PageRecord])>| {
-            top.sort_by_key(|(pages, group)| Reverse((*pages, group[0].high)));
-            top.truncate(largest);
-        };
-        for group in sorted.groups().filter(|group| group.len() > 1) {
-            let owners = self.by_owner(group);
-            let pages = group.len() as u64 - shared_again(&owners);
+        let count = self.owners.iter().max().map_or(0, |it| *it as usize + 1);
+        let mut tallies = vec![Tally::default(); count];
+        for group in sorted.groups() {
+            if let [only] = group {
+                if let Some(tally) = tallies.get_mut(self.owner(only) as usize) {
+                    tally.pages += 1;
+                }
+                continue;
+            }
+            let shares = self.shares(group);
+            let pages: u64 = shares.iter().map(|share| share.1).sum();
+            // Melding keeps one, of who has most.
+            let keeps = shares.iter().max_by_key(|share| share.1).map(|it| it.0);
+            for (owner, pages) in &shares {
+                if let Some(tally) = tallies.get_mut(*owner as usize) {
+                    tally.pages += pages;
+                    tally.duplicates += pages - u64::from(keeps == Some(*owner));
+                }
+            }
             if pages < 2 {
                 continue;
             }
             found.groups += 1;
-            let between = (owners.len() as u64 - 1).min(pages - 1);
+            let between = (shares.len() as u64 - 1).min(pages - 1);
             found.between_owners_pages += between;
             found.within_owner_pages += pages - 1 - between;
             for record in &group[group.len() - (pages as usize - 1)..] {
                 *kinds.entry(self.kind(record)).or_default() += 1;
-            }
-            top.push((pages, group));
-            if top.len() > 2 * largest {
-                cut(&mut top);
             }
         }
         found.by_kind = kinds
             .into_iter()
             .map(|(kind, pages)| (kind.to_owned(), pages))
             .collect();
-        cut(&mut top);
-        let described = top.into_iter();
-        found.largest = described
-            .map(|(pages, group)| self.describe(pages, group))
-            .collect();
-        found
+        (found, tallies)
     }
 
     fn kind(&self, record: &PageRecord) -> &'static str {
         self.regions
             .get(record.origin.region().0 as usize)
             .map_or("unknown", |region| region.kind.as_str())
-    }
-
-    fn describe(&self, pages: u64, group: &[PageRecord]) -> Group {
-        let mut owners = self.by_owner(group);
-        owners.sort_by_key(|&(owner, pages, _)| (Reverse(pages), owner));
-        let more_holders = owners.len().saturating_sub(10) as u64;
-        owners.truncate(10);
-        let holder = |&(owner, pages, _): &(u32, u64, u64)| {
-            let first = group.iter().find(|record| self.owner(record) == owner);
-            let first = first.expect("an owner has a page");
-            let region = self.regions.get(first.origin.region().0 as usize);
-            Holder {
-                owner: region.map_or_else(String::new, |region| region.owner.to_string()),
-                kind: self.kind(first).to_owned(),
-                pages,
-            }
-        };
-        Group {
-            pages,
-            holders: owners.iter().map(holder).collect(),
-            more_holders,
-        }
     }
 }
 
@@ -227,13 +205,13 @@ mod tests {
             (2, 1, false),
             (3, 2, false),
         ]);
-        let found = counter.analyse(&sorted, 5);
+        let (found, tallies) = counter.analyse(&sorted);
+        let all: Vec<_> = tallies.iter().map(|it| (it.pages, it.duplicates)).collect();
+        assert_eq!(all, [(5, 3), (2, 1)]);
         assert_eq!(found.groups, 2);
         assert_eq!(found.within_owner_pages, 3);
         assert_eq!(found.between_owners_pages, 1);
         assert_eq!(found.by_kind.values().sum::<u64>(), 4);
-        assert_eq!(found.largest.len(), 2);
-        assert_eq!(found.largest[0].holders[0].owner, "test (1)");
     }
 
     #[test]
@@ -247,7 +225,9 @@ mod tests {
             (2, 1, true),
             (2, 2, true),
         ]);
-        let found = counter.analyse(&sorted, 5);
+        let (found, tallies) = counter.analyse(&sorted);
+        let all: Vec<_> = tallies.iter().map(|it| (it.pages, it.duplicates)).collect();
+        assert_eq!(all, [(3, 1), (0, 0)]);
         // Content 1 is one page that two map; content 2 two pages of process 1.
         assert_eq!(
             (
@@ -258,16 +238,5 @@ mod tests {
         );
         let pages: Vec<_> = sorted.groups().map(|group| counter.pages(group)).collect();
         assert_eq!(pages, [1, 2]);
-    }
-
-    #[test]
-    fn only_the_largest_groups_are_kept() {
-        let regions = regions();
-        let pages: Vec<_> = (0..50u64)
-            .flat_map(|content| (0..=content).map(move |_| (content, 0, false)))
-            .collect();
-        let found = Counter::new(&regions).analyse(&sorted(&pages), 3);
-        let sizes: Vec<_> = found.largest.iter().map(|group| group.pages).collect();
-        assert_eq!(sizes, [50, 49, 48]);
     }
 }

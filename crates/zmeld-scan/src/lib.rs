@@ -27,6 +27,7 @@ mod histogram;
 pub mod kernel;
 pub mod machine;
 mod predict;
+mod programs;
 mod progress;
 pub mod report;
 mod result;
@@ -34,8 +35,9 @@ mod sample;
 mod scan;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
-pub use duplicates::{Duplicates, Group, Holder};
+pub use duplicates::Duplicates;
 pub use error::ScanError;
+pub use programs::Program;
 pub use progress::ScanProgress;
 pub use result::{
     CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,

@@ -32,7 +32,9 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         if result.recommended.is_some() {
             document = document.section(gain_section(result));
         }
-        document = document.section(duplicate_section(result));
+        document = document
+            .section(program_section(result, plots))
+            .section(duplicate_section(result));
     }
     document = document
         .section(cold_section(result))
@@ -325,25 +327,52 @@ fn duplicate_section(result: &ScanResult) -> Section {
     for (kind, pages) in &found.by_kind {
         values.push((format!("in {kind}"), size(*pages)));
     }
-    let section = section.values(values);
-    if found.largest.is_empty() {
+    section.values(values)
+}
+
+/// Who would gain: so many are shown, JSON has all.
+const PROGRAMS_SHOWN: usize = 10;
+
+fn program_section(result: &ScanResult, plots: bool) -> Section {
+    let section = Section::new("Who would gain");
+    let (Some(codec), false) = (result.told_codec(), result.programs.is_empty()) else {
         return section;
+    };
+    let shown = result.programs.iter().take(PROGRAMS_SHOWN);
+    let mut table = zmeld_report::table!("", for program in shown.clone(),
+        where {
+            let number = match program.processes {
+                1 => program.program.clone(),
+                more => format!("{} ({} processes)", program.program, count(more)),
+            };
+        }
+        Column::text("program") => number,
+        Column::path("control group") => &program.group,
+        Column::bytes("pages") => program.bytes,
+        Column::ratio("ratio") => program.ratio(),
+        Column::bytes("saved") => program.saved_bytes(),
+        Column::bytes("identical") => program.duplicate_bytes,
+    );
+    let left = result.programs.len().saturating_sub(PROGRAMS_SHOWN);
+    let more = match left {
+        0 => String::new(),
+        left => format!(" {} more: --json.", count(left as u64)),
+    };
+    table.note(format!(
+        "Pages: without those of zeros and of one repeated word. Saved: with {}, all of them swapped \
+         out, nothing melded. Identical: pages that melding would drop.{more}",
+        codec.codec
+    ));
+    let mut section = section;
+    if plots {
+        let mut bars = Bars::new("Saved by compressing", "size", Unit::Bytes);
+        for program in shown {
+            let saved = program.saved_bytes().unwrap_or(0) as f64;
+            bars = bars.bar(&program.program, Estimate::exact(saved));
+        }
+        section = section.plot(bars);
     }
-    section.table(
-        zmeld_report::table!("The largest groups", for group in &found.largest,
-            where {
-                let first = group.holders.first();
-                let holder = first.map_or_else(String::new, |holder| holder.owner.clone());
-                let held_by = match group.holders.len() as u64 - 1 + group.more_holders {
-                    0 => holder,
-                    others => format!("{holder} and {} more", count(others)),
-                };
-            }
-            Column::count("pages") => group.pages,
-            Column::bytes("size") => group.pages * result.page_size,
-            Column::path("held by") => held_by,
-        ),
-    )
+    section.table(table)
 }
 
 fn cold_section(result: &ScanResult) -> Section {

@@ -1,4 +1,4 @@
-//! The result of a scan, as it goes into JSON. Schema `zmeld.scan/1`: a field is
+//! The result of a scan, as it goes into JSON. Schema `zmeld.scan/2`: a field is
 //! never taken away or given another meaning within a version.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use zmeld_store::Geometry;
 use crate::advice::Advice;
 use crate::histogram::Histogram;
 use crate::machine::MachineFacts;
-use crate::Duplicates;
+use crate::{Duplicates, Program};
 
 /// Pages by what they are. `total` is the sum of the other four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -184,6 +184,8 @@ pub struct ScanResult {
     pub memory: Counted,
     /// Where equal pages are.
     pub duplicates: Duplicates,
+    /// Programs by what compressing would save, the most first; empty where no process was read.
+    pub programs: Vec<Program>,
     /// How compression was measured.
     pub sample: SampleResult,
     /// Each codec.

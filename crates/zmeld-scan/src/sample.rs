@@ -150,6 +150,17 @@ impl Sampler {
         self.contents.lock().expect("no worker panicked").len() as u64
     }
 
+    /// The hash and the size of each content in the sample of contents, with codec number `codec`.
+    pub fn sizes(&self, codec: usize) -> Vec<(u128, u32)> {
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        let contents = self.contents.lock().expect("no worker panicked");
+        let sampled = contents.iter().filter(|(_, it)| it.position <= threshold);
+        let hash = |key: u64, it: &SampledContent| u128::from(it.position) << 64 | u128::from(key);
+        sampled
+            .map(|(key, it)| (hash(*key, it), it.sizes[codec]))
+            .collect()
+    }
+
     /// What the samples say of codec number `codec`; `pages` knows how many
     /// pages a content has, by its hash.
     pub fn sampled(

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
+use zmeld_linux::Host;
 use zmeld_memory::{Batch, Note, SkipReason, Source, Visit};
 use zmeld_store::{fill_word, page_size, FingerprintKey};
 
@@ -18,6 +19,7 @@ use crate::histogram::Histogram;
 use crate::kernel::PoolModel;
 use crate::machine::MachineFacts;
 use crate::predict::CompressionSums;
+use crate::programs::programs;
 use crate::progress::ScanProgress;
 use crate::result::{CodecResult, PageCounts, ScanResult};
 use crate::sample::Sampler;
@@ -30,9 +32,6 @@ const SAMPLE_TARGET: usize = 28_000;
 /// Half a 95 % confidence interval of a ratio, as a share of it, that a sample is
 /// to reach.
 const INTERVAL_MAX: f64 = 0.01;
-
-/// How many of the largest groups of equal pages are named.
-const GROUPS: usize = 5;
 
 /// What a scan is asked for.
 #[derive(Clone)]
@@ -318,7 +317,7 @@ pub fn scan(
 
     let workers = std::mem::take(shared.idle_workers());
     let pages = count_pages(&workers, &sorted, &counter);
-    let duplicates = counter.analyse(&sorted, GROUPS);
+    let (duplicates, tallies) = counter.analyse(&sorted);
     let fingerprint_ns = fingerprint_time(page_size)?;
     let contents_measured = match full && second {
         true => workers.iter().map(|worker| worker.contents_measured).sum(),
@@ -358,6 +357,22 @@ pub fn scan(
         ..ScanResult::default()
     };
     advise(&mut result, options, &visit);
+    let told = result.told_codec().map(|it| it.codec.clone());
+    let told = result
+        .codecs
+        .iter()
+        .position(|it| Some(&it.codec) == told.as_ref());
+    if let Some(at) = told {
+        let sizes = shared.sampler.sizes(at);
+        result.programs = programs(
+            &Host::here(),
+            &visit.regions,
+            &counter,
+            (&sorted, tallies),
+            (&result.codecs[at], &sizes),
+            result.page_size,
+        );
+    }
     result.seconds = begin.elapsed().as_secs_f64();
     Ok(result)
 }

@@ -33,7 +33,7 @@ pub struct SchemaArgs {
 type Printed = (&'static str, &'static str, fn() -> Schema);
 
 const PRINTED: &[Printed] = &[
-    ("scan", "zmeld.scan/1", of::<ScanResult>),
+    ("scan", "zmeld.scan/2", of::<ScanResult>),
     (
         "scan survey",
         "zmeld.survey.result/1",

@@ -1,0 +1,113 @@
+//! Who would gain: the pages of each program in each control group, what they come to when they
+//! are compressed, and which of them are identical to others.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use serde::Serialize;
+use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::Host;
+use zmeld_memory::{Owner, Region};
+
+use crate::contents::SortedContents;
+use crate::duplicates::Counter;
+use crate::result::CodecResult;
+
+/// With fewer of its pages in the sample, what a program's come to is not told.
+const SAMPLED_MIN: u64 = 32;
+
+/// The processes of one name in one control group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Program {
+    /// Its name, as `/proc/PID/comm` has it.
+    pub program: String,
+    /// The control group's path; empty where there is none, or it had ended.
+    pub group: String,
+    /// How many processes.
+    pub processes: u64,
+    /// Bytes of pages, without those of zeros and of one repeated word. Pages shared by fork count
+    /// once.
+    pub bytes: u64,
+    /// Of these, in pages whose content stands elsewhere, too: melding would drop them.
+    pub duplicate_bytes: u64,
+    /// RAM that they would take in a device that is full of such pages, without melding; absent where
+    /// too few were compressed. From the sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressed_bytes: Option<u64>,
+}
+
+impl Program {
+    /// What compressing would save.
+    pub fn saved_bytes(&self) -> Option<u64> {
+        Some(self.bytes.saturating_sub(self.compressed_bytes?))
+    }
+
+    /// How many times smaller.
+    pub fn ratio(&self) -> Option<f64> {
+        let compressed = self.compressed_bytes.filter(|it| *it > 0)?;
+        Some(self.bytes as f64 / compressed as f64)
+    }
+}
+
+/// Pages of an owner: all, those that melding would drop; in the sample, and their bytes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub pages: u64,
+    pub duplicates: u64,
+    sampled: u64,
+    sampled_bytes: u64,
+}
+
+/// Programs by what would be saved, the most first; none where no process was read. `sizes` are
+/// those of the sample's contents with `codec`.
+pub(crate) fn programs(
+    host: &Host,
+    regions: &[Region],
+    counter: &Counter<'_>,
+    (sorted, mut tallies): (&SortedContents, Vec<Tally>),
+    (codec, sizes): (&CodecResult, &[(u128, u32)]),
+    page_size: u64,
+) -> Vec<Program> {
+    for (hash, size) in sizes {
+        for (owner, pages) in counter.shares(sorted.find(*hash)) {
+            if let Some(tally) = tallies.get_mut(owner as usize) {
+                tally.sampled += pages;
+                tally.sampled_bytes += pages * u64::from(*size);
+            }
+        }
+    }
+    let hierarchy = Hierarchy::find(host).ok().flatten();
+    let group_of = |pid: i32| {
+        let hierarchy = hierarchy.as_ref()?;
+        let group = hierarchy.group_of(host, &pid.to_string()).ok().flatten()?;
+        Some(hierarchy.shown(&group))
+    };
+    let mut found: HashMap<(String, String), (Program, Tally)> = HashMap::new();
+    for (owner, tally) in counter.owners(regions).into_iter().zip(tallies) {
+        let Owner::Process { pid, comm } = owner else {
+            return Vec::new();
+        };
+        let key = (comm.to_string(), group_of(*pid).unwrap_or_default());
+        let (program, sum) = found.entry(key.clone()).or_default();
+        (program.program, program.group) = key;
+        program.processes += 1;
+        sum.pages += tally.pages;
+        sum.duplicates += tally.duplicates;
+        sum.sampled += tally.sampled;
+        sum.sampled_bytes += tally.sampled_bytes;
+    }
+    // What the pool takes for objects of those sizes.
+    let pool = codec.memory_at_scale_bytes as f64 / codec.compressed_bytes.max(1) as f64;
+    let told = found.into_values().map(|(program, sum)| Program {
+        bytes: sum.pages * page_size,
+        duplicate_bytes: sum.duplicates * page_size,
+        compressed_bytes: (sum.sampled >= SAMPLED_MIN).then(|| {
+            let mean = sum.sampled_bytes as f64 / sum.sampled as f64;
+            (mean * sum.pages as f64 * pool).round() as u64
+        }),
+        ..program
+    });
+    let mut told: Vec<Program> = told.filter(|it| it.bytes > 0).collect();
+    told.sort_by_key(|it| Reverse((it.saved_bytes(), it.bytes, it.program.clone())));
+    told
+}
