@@ -1,6 +1,7 @@
 //! Processes are told to end, as many in one go as give back what is missing, killed where they
 //! do not, and waited for.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::event::{Cause, Event, Round, Victim};
 use crate::guard_loop::{end_below, is_over, GuardLoop};
 use crate::memory::Sample;
 use crate::owners::Groups;
-use crate::processes::{signal_group, Group, Handle, Process};
+use crate::processes::{in_groups, signal_group, Group, Handle, Process};
 use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
 
@@ -79,10 +80,20 @@ pub(crate) fn ender(
     let (host, rule) = (host.clone(), rule.clone());
     Mailbox::new(thread, GROUPS_MAX, move |tasks: Drain<Task>| {
         let groups = Groups::find(&host, &rule).ok();
-        for task in tasks {
-            match (task, &groups) {
-                (Task::Signal(group, signal), Some(all)) => signal_group(all, &group, signal),
-                (Task::Mark(group), _) => mark(&host, &group),
+        let tasks: Vec<Task> = tasks.collect();
+        let told = tasks.iter().filter_map(|it| match it {
+            Task::Signal(group, _) => group.directory.as_deref(),
+            Task::Mark(_) => None,
+        });
+        let told: Vec<&Path> = told.collect();
+        let groups = groups.filter(|_| !told.is_empty());
+        let listed = groups.as_ref().map(|all| in_groups(all, &told));
+        for task in &tasks {
+            match (task, groups.as_ref().zip(listed.as_ref())) {
+                (Task::Signal(group, signal), Some((all, listed))) => {
+                    signal_group(all, listed, group, *signal);
+                }
+                (Task::Mark(group), _) => mark(&host, group),
                 _ => {}
             }
         }
@@ -236,7 +247,11 @@ impl GuardLoop {
                 continue;
             }
             let is_again = self.strike(group.id, now) >= ROUNDS_IN_GROUP;
-            let is_again = is_again && group.directory.is_some();
+            let is_again = is_again && group.directory.is_some() && !group.lets_in;
+            if is_again {
+                // Whatever is begun in it until it is empty.
+                let _ = group.since.set(u64::MAX);
+            }
             let ending = &mut self.endings[at];
             ending.is_whole |= is_again;
             ending.killed = is_again.then_some(now);

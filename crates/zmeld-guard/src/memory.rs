@@ -280,7 +280,15 @@ fn zfs_bytes(host: &Host) -> Option<u64> {
         let mut words = lines.find_map(|mut it| (it.next() == Some(name)).then_some(it))?;
         words.nth(1)?.parse::<u64>().ok()
     };
-    Some(of("size")?.saturating_sub(of("c_min")?))
+    let evictable = [
+        "mru_evictable_data",
+        "mru_evictable_metadata",
+        "mfu_evictable_data",
+        "mfu_evictable_metadata",
+    ];
+    let evictable: Option<Vec<u64>> = evictable.into_iter().map(of).collect();
+    let evictable = evictable.map_or(u64::MAX, |it| it.iter().sum());
+    Some(of("size")?.saturating_sub(of("c_min")?).min(evictable))
 }
 
 /// The most that zswap's pool may take; none where it is off.

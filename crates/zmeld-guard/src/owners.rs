@@ -27,6 +27,8 @@ const LATELY: Duration = Duration::from_millis(900);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// Of an owner so many groups are passed over: a name shields nobody.
 const PASSED_MAX: usize = 32;
+/// So many who began each other are asked for a group.
+const ABOVE_MAX: usize = 64;
 /// Of so many threads one has memory, where any has: those that end are not listed for long.
 const THREADS_MAX: usize = 16;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
@@ -223,13 +225,22 @@ pub(crate) struct Census {
     pub owners: Vec<Owner>,
     pub members: Vec<Member>,
     pub passed: Vec<Passed>,
+    /// What all owners hold in RAM.
+    pub ram_bytes: u64,
+}
+
+/// By what one is known whose own group is too deep to be told.
+pub(crate) enum Above {
+    /// The group in which the memory of who began him is counted.
+    Group(PathBuf),
+    User(u32),
 }
 
 impl Groups {
     pub fn find(host: &Host, rule: &GuardRule) -> Result<Groups, Error> {
         let hierarchy = match Hierarchy::find(host) {
             // What is there counts no memory.
-            Err(HostError::GroupsUnseen) if !counts_memory(host) => None,
+            Err(HostError::GroupsUnseen) if lacks_memory(host) => None,
             found => found?,
         };
         let (mut lists, mut own) = (None, None);
@@ -238,7 +249,7 @@ impl Groups {
             let mut all = all
                 .map(|(name, kind)| (it.top.with_file_name(name), kind))
                 .into_iter();
-            let is_there = |it: &Path| host.exists(it.join("user.slice/cgroup.procs"));
+            let is_there = |it: &Path| host.exists(it.join("system.slice/cgroup.procs"));
             lists = all.find(|(list, _)| it.version == Version::One && is_there(list));
             own = it.group_of(host, "self")?;
         }
@@ -288,8 +299,36 @@ impl Groups {
             let path = Path::new(OsStr::from_bytes(path)).strip_prefix("/");
             Some(lists.join(path.ok()?))
         });
+        // What programs make that know no systemd is counted elsewhere than it is listed.
+        let below = counted.strip_prefix(&hierarchy.top).ok();
+        let own = below.zip(self.lists.as_ref());
+        let own = own.map(|(below, (lists, _))| lists.join(below));
+        let listed = listed.filter(|it| own.is_some_and(|own| it.starts_with(own)));
         let listed = listed.unwrap_or_else(|| counted.clone());
         Found::In(counted, listed)
+    }
+
+    /// Who began one that is too deep, as far as that can be told.
+    pub fn above(&self, pid: u32) -> Option<Above> {
+        let mut status = Status::read(&self.host, pid)?;
+        let uid = status.uid;
+        for _ in 0..ABOVE_MAX {
+            if status.parent <= 1 {
+                break;
+            }
+            match self.find_process(status.parent) {
+                Found::In(counted, _) => return Some(Above::Group(counted)),
+                Found::TooDeep => status = Status::read(&self.host, status.parent)?,
+                Found::Outside | Found::Gone => break,
+            }
+        }
+        Some(Above::User(uid))
+    }
+
+    /// Whether the kernel can kill all that is in a group where it is listed: where it is counted
+    /// elsewhere others are in it, too.
+    pub fn can_kill(&self) -> bool {
+        self.lists.is_none()
     }
 
     /// A group's path from the root of its hierarchy on.
@@ -392,35 +431,51 @@ impl Groups {
         let groups: HashMap<PathBuf, usize> = groups
             .filter_map(|(at, it)| Some((it.directory()?.to_owned(), at)))
             .collect();
+        let by_uid = all.owners.iter().enumerate();
+        let by_uid: HashMap<u32, usize> = by_uid
+            .filter_map(|(at, it)| Some((uid_of(&it.list)?, at)))
+            .collect();
+        let top = self
+            .hierarchy
+            .as_ref()
+            .map(|it| it.top.clone())
+            .unwrap_or_default();
+        let owner_of = |counted: &Path| {
+            let mut above = top.clone();
+            let mut names = counted
+                .strip_prefix(&top)
+                .ok()?
+                .components()
+                .take(DEPTH_MAX + 1);
+            names.find_map(|name| {
+                above.push(name);
+                groups.get(&above).copied()
+            })
+        };
         let (mut users, mut known) = (HashMap::new(), SaidOf::new());
         // The least `OOMScoreAdjust=` in each group of who is no user.
         let mut adjusted: HashMap<(usize, u64), i64> = HashMap::new();
         for pid in self.host.processes()? {
             let found = self.find_process(pid);
             let at = match &found {
-                Found::In(counted, _) => {
-                    let mut above = self
-                        .hierarchy
-                        .as_ref()
-                        .map_or(PathBuf::new(), |it| it.top.clone());
-                    let below = counted.strip_prefix(&above).unwrap_or(counted).to_owned();
-                    let mut names = below.components().take(DEPTH_MAX + 1);
-                    names.find_map(|name| {
-                        above.push(name);
-                        groups.get(&above).copied()
-                    })
-                }
-                // Whoever goes so deep is known by his number.
-                Found::TooDeep => {
-                    let uid = Status::read(&self.host, pid).map(|it| it.uid);
-                    let is_his = |it: &Owner| uid.is_some() && uid_of(&it.list) == uid;
-                    all.owners.iter().position(is_his)
-                }
+                Found::In(counted, _) => owner_of(counted),
+                Found::TooDeep => match self.above(pid) {
+                    Some(Above::Group(counted)) => owner_of(&counted),
+                    Some(Above::User(uid)) => by_uid.get(&uid).copied(),
+                    None => continue,
+                },
                 Found::Outside => None,
                 Found::Gone => continue,
             };
             let Some(at) = at else {
-                self.add_outside(pid, &mut users, &mut all);
+                // A group that counts no memory is named, and needed, all the same.
+                let is_kept = |it: &Path| match self.right(it, &self.shown(it)) {
+                    Right::Kept(why) => why != NOT_NAMED,
+                    Right::Ended | Right::Avoided => false,
+                };
+                if !matches!(&found, Found::In(_, list) if is_kept(list)) {
+                    self.add_outside(pid, &mut users, &mut all);
+                }
                 continue;
             };
             let owner = &all.owners[at];
@@ -430,8 +485,9 @@ impl Groups {
             };
             let passed = &mut all.passed;
             let said = self.said(&owner.list, &list, &mut known, |id, list| {
+                let is_user = uid_of(&owner.list).is_some();
                 let of_his = passed.iter().filter(|it| it.owner == owner.id);
-                if of_his.count() < PASSED_MAX {
+                if !is_user || of_his.count() < PASSED_MAX {
                     let below = list.strip_prefix(&owner.list).unwrap_or(list);
                     let counted = owner.directory().map(|it| it.join(below));
                     let held = counted.and_then(|it| self.held(&it));
@@ -450,7 +506,8 @@ impl Groups {
             if let Some(it) = shield {
                 it.bytes += Status::read(&self.host, pid).map_or(0, |it| it.holds_bytes);
             }
-            if uid_of(&owner.list).is_none() {
+            // Who lets users in keeps himself by it, and not them.
+            if uid_of(&owner.list).is_none() && !self.lets_in(&owner.shown) {
                 let adjust = self.host.read(format!("/proc/{pid}/oom_score_adj"));
                 if let Some(adjust) = adjust.ok().and_then(|it| it.trim().parse().ok()) {
                     let group = if is_service(owner) { 0 } else { id(&list) };
@@ -483,6 +540,7 @@ impl Groups {
                 owner.right = Right::Ended;
             }
         }
+        all.ram_bytes = all.owners.iter().map(|it| it.held.ram_bytes).sum();
         all.owners.sort_by_key(|it| Reverse(it.held.all_bytes));
         Ok(all)
     }
@@ -595,20 +653,20 @@ impl Groups {
         let of = |name: &str| value(name).unwrap_or(0);
         let number = |name: &str| self.host.read_u64(directory.join(name)).unwrap_or(0);
         let programs = value("anon").or(value("rss"))? + of("shmem");
-        // All but what the kernel can have back, whatever has it: pages that no process has mapped any
-        // more are the group's all the same. What is in the swap cache is in `file`, or `cache`, too.
-        let used = number(version.usage_file());
-        let (files, swapped) = match version {
-            Version::One => (of("cache"), of("swap")),
-            Version::Two => (of("file"), number("memory.swap.current")),
+        let all = match version {
+            // What of its memory the kernel can have back is not told. Swap counts what is in its cache
+            // no more; the lists do, and what pipes have.
+            Version::One => programs.max(of("inactive_anon") + of("active_anon")) + of("swap"),
+            // All but what the kernel can have back, whatever has it: pages that no process has mapped
+            // any more are the group's all the same.
+            Version::Two => {
+                let back = of("inactive_file") + of("active_file") + of("slab_reclaimable");
+                let used = number("memory.current").saturating_sub(back);
+                let swapped = number("memory.swap.current").saturating_sub(of("swapcached"));
+                used.max(programs) + swapped
+            }
         };
-        let used = (used + of("shmem")).saturating_sub(files + of("slab_reclaimable"));
-        let listed = match version {
-            // Swap counts what is in its cache no more.
-            Version::One => of("inactive_anon") + of("active_anon"),
-            Version::Two => 0,
-        };
-        Some((programs, used.max(programs).max(listed) + swapped))
+        Some((programs, all))
     }
 
     /// Whether its tasks waited for memory, as far as the kernel tells. Its mean is slow: it comes to
@@ -629,10 +687,11 @@ impl Groups {
 /// ENAMETOOLONG: a path of more than 4,096 bytes.
 const TOO_LONG: i32 = rustix::io::Errno::NAMETOOLONG.raw_os_error();
 
-/// Whether groups of version 2 count memory: a kernel may be told not to (`cgroup_disable=memory`).
-fn counts_memory(host: &Host) -> bool {
-    let has = |file: &str| host.read(Path::new("/sys/fs/cgroup").join(file));
-    has("cgroup.controllers").is_ok_and(|it| it.split_whitespace().any(|it| it == "memory"))
+/// Whether groups of version 2 are there and count no memory: a kernel may be told so
+/// (`cgroup_disable=memory`).
+fn lacks_memory(host: &Host) -> bool {
+    let controllers = host.read("/sys/fs/cgroup/cgroup.controllers");
+    controllers.is_ok_and(|it| !it.split_whitespace().any(|it| it == "memory"))
 }
 
 /// Whether a process is the first one, this one, or one that the kernel ends never, whose score

@@ -76,6 +76,7 @@ pub(crate) struct Planner {
     listed: Option<(Instant, HashMap<u32, u64>)>,
     has_thread: bool,
     is_slow: bool,
+    took: Duration,
 }
 
 impl Planner {
@@ -89,6 +90,7 @@ impl Planner {
             listed: None,
             has_thread,
             is_slow: has_thread,
+            took: Duration::ZERO,
         }
     }
 
@@ -110,6 +112,7 @@ impl Planner {
             true => begin.elapsed(),
             false => Duration::ZERO,
         };
+        self.took = plan.took;
         plan.is_new = true;
     }
 
@@ -122,11 +125,10 @@ impl Planner {
         let before = in_ram_bytes(&self.host);
         let mut census = self.census(&groups, plan.is_stall, now)?;
         plan.rate = census.owners.iter().map(|it| it.held.rate).sum();
-        let owned: u64 = census.owners.iter().map(|it| it.held.ram_bytes).sum();
         // What comes or goes meanwhile is not nobody's, nor is what goes on without who had it taken.
         let in_ram = before.min(in_ram_bytes(&self.host));
         let grown = self.history.keep(IN_RAM, (in_ram, in_ram), now, None);
-        let nobodys = in_ram.saturating_sub(owned);
+        let nobodys = in_ram.saturating_sub(census.ram_bytes);
         let mut nobody = Owner::nobody();
         nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
         nobody.held.took_bytes = nobody.held.took_bytes.min(grown.took_bytes);
@@ -201,7 +203,8 @@ impl Planner {
         };
         let verdict = choose_owner(&figures, plan.can_bytes, plan.is_stall, has_some);
         let had = self.listed.take();
-        let had = had.filter(|(at, _)| now.duration_since(*at) < LISTED_WITHIN);
+        let within = LISTED_WITHIN.max(self.took * 2);
+        let had = had.filter(|(at, _)| now.duration_since(*at) < within);
         // What one took that was not seen before, and would go on taking, is not known.
         if had.is_none() {
             plan.rate = 0.0;

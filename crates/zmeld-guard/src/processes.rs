@@ -15,7 +15,8 @@ use zmeld_linux::Host;
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
 use crate::owners::{
-    id, is_never, uid_of, Census, Found, Groups, Member, Owner, Passed, Place, SaidOf, Status,
+    id, is_never, uid_of, Above, Census, Found, Groups, Member, Owner, Passed, Place, SaidOf,
+    Status,
 };
 
 /// Programs by which one gets in: those of root in a user's groups.
@@ -54,7 +55,9 @@ pub(crate) struct Group {
     /// The owner's.
     top: PathBuf,
     /// All of it ends: what was there then, in ticks after the boot.
-    since: OnceLock<u64>,
+    pub since: OnceLock<u64>,
+    /// Users are let in by it: what they run does not end with what another one runs.
+    pub lets_in: bool,
     /// Whether the kernel would end all of it, too (`memory.oom.group`).
     pub is_whole: bool,
     /// Whether first processes of containers go with it: the kernel would end them, or they are
@@ -132,7 +135,7 @@ pub(crate) fn list(
             continue;
         };
         held += process.gives_bytes;
-        if !is_login(groups, &process.group, &status) {
+        if !is_login(&process.group, &status) {
             listed.push((process, status.is_init, member.said.is_avoided));
         }
     }
@@ -166,9 +169,9 @@ pub(crate) fn list(
 
 /// Whether one gets in by that process. A service of the system has none in it, but those that let
 /// users in.
-fn is_login(groups: &Groups, group: &Group, status: &Status) -> bool {
+fn is_login(group: &Group, status: &Status) -> bool {
     let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
-    let is_users = is_users || groups.lets_in(&groups.shown(&group.top));
+    let is_users = is_users || group.lets_in;
     is_users && status.uid == 0 && LOGINS.contains(&&*status.name)
 }
 
@@ -181,6 +184,7 @@ fn open_group(groups: &Groups, owner: &Owner, list: Option<&Path>) -> Group {
         directory: None,
         top: owner.list.clone(),
         since: OnceLock::new(),
+        lets_in: groups.lets_in(&owner.shown),
         is_whole: false,
         has_inits: AtomicBool::new(false),
         left: AtomicUsize::new(0),
@@ -231,7 +235,11 @@ fn hold(
     let found = groups.find_process(pid);
     let list = match (&owner.place, &found) {
         (Place::Group(_), Found::In(_, list)) if list.starts_with(&owner.list) => Some(&**list),
-        (Place::Group(_), Found::TooDeep) if uid_of(&owner.list) == Some(status.uid) => None,
+        (Place::Group(directory), Found::TooDeep) => match groups.above(pid)? {
+            Above::Group(counted) if counted.starts_with(directory) => None,
+            Above::User(uid) if uid_of(&owner.list) == Some(uid) => None,
+            _ => return None,
+        },
         (Place::User(uid), _) if status.uid == *uid => None,
         _ => return None,
     };
@@ -256,10 +264,26 @@ fn hold(
     Some((process, status))
 }
 
+/// Where processes are listed that are in one of these groups or below it.
+pub(crate) fn in_groups(groups: &Groups, all: &[&Path]) -> Vec<(u32, PathBuf)> {
+    let is_in = |list: &Path| all.iter().any(|it| list.starts_with(it));
+    let all = groups.host.processes().unwrap_or_default().into_iter();
+    let all = all.filter_map(|pid| match groups.find_process(pid) {
+        Found::In(_, list) if is_in(&list) => Some((pid, list)),
+        _ => None,
+    });
+    all.collect()
+}
+
 /// Sends a signal, or none, to all that is in a group and below it by now, without what is passed
 /// over; how many were met is left in it. Where the kernel would end all of it, what was begun
 /// since is another one.
-pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal>) {
+pub(crate) fn signal_group(
+    groups: &Groups,
+    listed: &[(u32, PathBuf)],
+    group: &Group,
+    signal: Option<Signal>,
+) {
     let Some(directory) = &group.directory else {
         return;
     };
@@ -268,41 +292,43 @@ pub(crate) fn signal_group(groups: &Groups, group: &Group, signal: Option<Signal
         .since
         .get_or_init(|| uptime_ticks(host).unwrap_or(u64::MAX));
     let (mut found, mut is_all, mut known) = (Vec::new(), true, SaidOf::new());
-    for pid in host.processes().unwrap_or_default() {
-        let Found::In(_, list) = groups.find_process(pid) else {
+    // Where it is passed over itself, and shields nobody.
+    let own = groups
+        .said(&group.top, directory, &mut known, |_, _| ())
+        .passed;
+    let has_inits = group.has_inits.load(Ordering::Relaxed);
+    for (pid, list) in listed
+        .iter()
+        .filter(|(_, list)| list.starts_with(directory))
+    {
+        // One that is only not waited for yet has nothing.
+        let Some(status) = Status::read(host, *pid).filter(|it| it.gives_bytes > 0) else {
             continue;
         };
-        if !list.starts_with(directory) {
-            continue;
-        }
         let stat = || host.read(format!("/proc/{pid}/stat")).ok();
         let is_new = || {
             stat()
                 .and_then(|it| began(&it))
                 .is_some_and(|it| it > since)
         };
-        let is_passed = groups
-            .said(&group.top, &list, &mut known, |_, _| ())
-            .passed
-            .is_some();
-        let has_inits = group.has_inits.load(Ordering::Relaxed);
-        let is_spared = |it: Status| is_login(groups, group, &it) || it.is_init && !has_inits;
-        let is_spared = || Status::read(host, pid).is_some_and(is_spared);
-        match is_passed || is_never(host, pid, 0) || group.is_whole && is_new() || is_spared() {
+        let passed = groups.said(&group.top, list, &mut known, |_, _| ()).passed;
+        let is_spared = is_login(group, &status) || status.is_init && !has_inits;
+        let is_spared = is_spared || passed.is_some() && passed != own;
+        match is_spared || is_never(host, *pid, 0) || group.is_whole && is_new() {
             // `cgroup.kill` does not leave those alone.
             true => is_all = false,
-            false => found.push(pid),
+            false => found.push(*pid),
         }
     }
+    let is_kill = signal == Some(Signal::KILL) && is_all && !found.is_empty();
     let kill = || host.write(directory.join("cgroup.kill"), "1");
-    let is_done = signal == Some(Signal::KILL) && is_all && !found.is_empty() && kill().is_ok();
+    let is_done = is_kill && groups.can_kill() && kill().is_ok();
     let mut seen = 0;
     for pid in found {
         let fd = Pid::from_raw(pid as i32).and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
         // Since it was found another one may have come by its number.
-        let is_there =
-            matches!(groups.find_process(pid), Found::In(_, list) if list.starts_with(directory));
-        let Some(fd) = fd.filter(|_| is_there) else {
+        let is_there = || matches!(groups.find_process(pid), Found::In(_, list) if list.starts_with(directory));
+        let Some(fd) = fd.filter(|_| is_there()) else {
             continue;
         };
         seen += 1;

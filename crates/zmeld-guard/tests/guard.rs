@@ -99,6 +99,11 @@ fn counted(group: &str) -> &str {
     manager.map_or(group, |at| &group[..at + ".service".len()])
 }
 
+/// Whether that is a container's that systemd does not know of.
+fn is_dockers(group: &str) -> bool {
+    group.starts_with("docker")
+}
+
 fn start_process(name: &str) -> Child {
     let script = match name.contains("deaf") {
         true => "trap '' TERM; echo; exec sleep 300",
@@ -172,7 +177,7 @@ impl Machine {
             "4:memory:/system.slice/zmeld-guard.service\n",
         );
         fs::remove_file(self.dir.path().join(GROUPS).join("cgroup.controllers")).unwrap();
-        self.put(&format!("{GROUPS}/systemd/user.slice/cgroup.procs"), "");
+        self.put(&format!("{GROUPS}/systemd/system.slice/cgroup.procs"), "");
         self.put(&format!("{GROUPS}/memory/memory.limit_in_bytes"), "-1\n");
         self.write();
     }
@@ -269,14 +274,17 @@ impl Machine {
             } else {
                 self.put(&format!("{process}/status"), &whole);
             }
-            let group = format!("0::/{}\n", it.group.trim_start_matches('/'));
+            let group = it.group.trim_start_matches('/');
             let group = match self.is_v1 {
-                true => format!(
-                    "4:memory:/{}\n1:name=systemd{}",
-                    counted(&it.group),
-                    &group[2..]
-                ),
-                false => group,
+                true => {
+                    let listed = if is_dockers(group) {
+                        "system.slice/containerd.service"
+                    } else {
+                        group
+                    };
+                    format!("4:memory:/{}\n1:name=systemd:/{listed}\n", counted(group))
+                }
+                false => format!("0::/{group}\n"),
             };
             if name.contains("deep") {
                 // As the kernel does not tell a path of more than 4,096 bytes.
@@ -315,7 +323,9 @@ impl Machine {
             let (anon, shmem) = (of(&anon), of(&shmem));
             let listed = lists.get(group.as_str()).map_or("", |it| it);
             if self.is_v1 {
-                self.put(&format!("{GROUPS}/systemd/{below}/cgroup.procs"), listed);
+                if !is_dockers(below) {
+                    self.put(&format!("{GROUPS}/systemd/{below}/cgroup.procs"), listed);
+                }
                 if counted(group) == group {
                     let stat = format!("rss 0\nshmem 0\ntotal_rss {anon}\ntotal_shmem {shmem}\n");
                     self.put(&format!("{GROUPS}/memory/{below}/memory.stat"), &stat);
@@ -325,7 +335,7 @@ impl Machine {
                 continue;
             }
             let file = |name: &str, text: &str| self.put(&format!("{GROUPS}/{below}/{name}"), text);
-            let stat = format!("anon {anon}\nfile {}\nshmem {shmem}\n", shmem + 7);
+            let stat = format!("anon {anon}\ninactive_file 7\nshmem {shmem}\n");
             if group != "/" {
                 file("memory.stat", &stat);
                 file("memory.swap.current", "0\n");
