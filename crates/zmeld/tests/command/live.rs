@@ -1,5 +1,8 @@
 //! Live memory of other users.
 
+use std::io::Read;
+use std::process::{Command, Stdio};
+
 use crate::errors::Nobody;
 use crate::run::*;
 
@@ -51,4 +54,61 @@ fn quiet_leaves_out_the_progress_alone() {
         assert_eq!(errors.contains("s left"), progress, "{errors}");
         assert!(text(&output.stdout).contains("WHAT THE PAGES ARE"));
     }
+}
+
+/// Shells of one name, one of which has pages twice.
+#[test]
+fn what_programs_have_is_what_was_read() {
+    let shell = |makes: &str| {
+        let script = format!("it=$({makes}); echo; read -r _");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).stdin(Stdio::piped());
+        let mut shell = shell.stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0];
+        shell
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut said)
+            .unwrap();
+        shell
+    };
+    let mut shells = [
+        shell("head -c 4500000 /dev/urandom | base64 -w 0"),
+        shell("yes 0123456789abc | head -c 6000000"),
+    ];
+    let pids = shells.each_ref().map(|it| it.id().to_string()).join(",");
+    let scan = ["scan", "--pid", &pids, "--codecs", "zstd"];
+    let shown = text(&run(&scan).stdout);
+    let found = json(&[&scan[..], &["--json"]].concat());
+    for it in &mut shells {
+        it.kill().unwrap();
+        it.wait().unwrap();
+    }
+    let page_size = found["page_size"].as_u64().unwrap();
+    let programs = found["programs"].as_array().unwrap();
+    let sum = |key| {
+        programs
+            .iter()
+            .map(|it| it[key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    let pages = |key: &str| found["pages"][key].as_u64().unwrap();
+    assert_eq!(
+        sum("bytes"),
+        (pages("unique") + pages("duplicate")) * page_size
+    );
+    assert_eq!(sum("duplicate_bytes"), pages("duplicate") * page_size);
+    assert_eq!(sum("processes"), 2);
+    assert!(sum("duplicate_bytes") >= 5_000_000, "{programs:?}");
+    // Compressed is what the whole scan says.
+    let codec = &found["codecs"][0];
+    let predicted = codec["memory_at_scale_bytes"].as_f64().unwrap();
+    let told = sum("compressed_bytes") as f64;
+    assert!(
+        (0.9..1.1).contains(&(told / predicted)),
+        "{told} {predicted}"
+    );
+    assert!(shown.contains("WHO WOULD GAIN"), "{shown}");
+    assert!(shown.contains("sh (2 processes)"), "{shown}");
 }
