@@ -94,7 +94,7 @@ fn who_forces_a_change_does_not_force_the_way_back() {
         let said = machine.up_with(&wanted, &options).unwrap_err().to_string();
         assert!(said.contains("swapon"), "{said}");
         let stays = machine.text("/proc/swaps").contains("/dev/zram1");
-        stays && said.contains("98.0 MiB come back to the control group /app")
+        stays && said.contains("98.0 MiB would return to the control group /app")
     });
     assert!(is_stopped);
 }

@@ -120,7 +120,7 @@ fn is_shown(path: &Path, result: &Path) {
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert!(said.contains("'touches' needs "), "{said}");
-    assert!(said.contains(" without swap."), "{said}");
+    assert!(said.contains(" of RAM without swap"), "{said}");
     assert!(
         said.lines().all(|line| line.chars().count() <= 80),
         "{said}"
