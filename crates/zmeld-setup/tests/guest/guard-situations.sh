@@ -219,6 +219,8 @@ situation() {
 	pod) watched=kubepods.slice ;;
 	esac
 	"$story" stand
+	# systemd has it at any time.
+	[ -z "$LISTS" ] || new $LISTS system.slice
 	: >/tmp/said
 	watcher_start
 	sleep 6
