@@ -64,7 +64,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     });
     let document = || report::document(&result, asked, false);
     let table = || report::codec_table(&result);
-    let shown = output::show(&args.format, document, table, ("zmeld.scan", 1), &result);
+    let shown = output::show(&args.format, document, table, ("zmeld.scan", 2), &result);
     page?;
     shown?;
     if result.interrupted {
