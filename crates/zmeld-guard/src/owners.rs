@@ -661,7 +661,7 @@ impl Groups {
             // any more are the group's all the same.
             Version::Two => {
                 let back = of("inactive_file") + of("active_file") + of("slab_reclaimable");
-                let used = number("memory.current").saturating_sub(back);
+                let used = number(version.usage_file()).saturating_sub(back);
                 let swapped = number("memory.swap.current").saturating_sub(of("swapcached"));
                 used.max(programs) + swapped
             }

@@ -76,7 +76,7 @@ impl<'a> Counter<'a> {
         if all == 1 || !group.iter().any(|record| record.origin.maybe_shared()) {
             return all;
         }
-        all - shared_again(&self.by_owner(group))
+        self.shares(group).iter().map(|share| share.1).sum()
     }
 
     /// Whose the group's pages are: owners by their numbers.
@@ -149,12 +149,6 @@ impl<'a> Counter<'a> {
             .get(record.origin.region().0 as usize)
             .map_or("unknown", |region| region.kind.as_str())
     }
-}
-
-fn shared_again(owners: &ByOwner) -> u64 {
-    let all: u64 = owners.iter().map(|owner| owner.2).sum();
-    let largest = owners.iter().map(|owner| owner.2).max().unwrap_or(0);
-    all - largest
 }
 
 #[cfg(test)]

@@ -68,6 +68,17 @@ pub(crate) fn programs(
     (codec, sizes): (&CodecResult, &[(u128, u32)]),
     page_size: u64,
 ) -> Vec<Program> {
+    let processes = counter
+        .owners(regions)
+        .into_iter()
+        .map(|owner| match owner {
+            Owner::Process { pid, comm } => Some((*pid, comm)),
+            _ => None,
+        });
+    // Of a device or a dump nobody knows whose they are.
+    let Some(processes) = processes.collect::<Option<Vec<_>>>() else {
+        return Vec::new();
+    };
     for (hash, size) in sizes {
         for (owner, pages) in counter.shares(sorted.find(*hash)) {
             if let Some(tally) = tallies.get_mut(owner as usize) {
@@ -83,11 +94,8 @@ pub(crate) fn programs(
         Some(hierarchy.shown(&group))
     };
     let mut found: HashMap<(String, String), (Program, Tally)> = HashMap::new();
-    for (owner, tally) in counter.owners(regions).into_iter().zip(tallies) {
-        let Owner::Process { pid, comm } = owner else {
-            return Vec::new();
-        };
-        let key = (comm.to_string(), group_of(*pid).unwrap_or_default());
+    for ((pid, comm), tally) in processes.into_iter().zip(tallies) {
+        let key = (comm.to_string(), group_of(pid).unwrap_or_default());
         let (program, sum) = found.entry(key.clone()).or_default();
         (program.program, program.group) = key;
         program.processes += 1;
