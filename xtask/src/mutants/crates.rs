@@ -13,7 +13,7 @@ use anyhow::{bail, Result};
 use serde::Deserialize;
 
 use super::switches::{self, Mutant, VARIABLE};
-use super::{package_name, ranked, Found, DRAWN};
+use super::{ranked, Found, RustSources, DRAWN};
 use crate::process::{command_line, git, output_of, unavailable, was_interrupted, Log};
 use crate::rust_tests::cargo;
 use crate::{tools, workspace};
@@ -21,21 +21,20 @@ use crate::{tools, workspace};
 /// The version of cargo-mutants.
 const CARGO_MUTANTS: &str = "27.1.0";
 
-pub fn missed(log: &Log, room: &str, others: &[&str], seed: u64) -> Result<Found> {
-    let package = package_name(room);
+pub fn missed(log: &Log, sources: &RustSources, seed: u64) -> Result<Found> {
     let mut list = Command::new(cargo_mutants(log)?);
     list.current_dir(workspace::root());
-    list.args(["mutants", "--list", "--json", "--package", &package]);
-    let mutants: Vec<Mutant> = serde_json::from_str(&output_of(&mut list)?)?;
+    list.args(["mutants", "--list", "--json", "--package", sources.package]);
+    let mut mutants: Vec<Mutant> = serde_json::from_str(&output_of(&mut list)?)?;
+    mutants.retain(|it| sources.have(&it.file));
     let order = ranked(seed, mutants.iter().map(Mutant::identity));
     let copy = workspace::work_folder("mutants")?.join("workspace");
-    let mut packages = vec![package.clone()];
-    packages.extend(others.iter().map(|it| package_name(it)));
+    let packages = [&[sources.package], sources.tested_by].concat();
     let mut refused = BTreeSet::new();
     let (numbers, programs) = loop {
         let drawn = order.iter().filter(|it| !refused.contains(*it));
         let numbers: Vec<usize> = drawn.copied().take(DRAWN).collect();
-        let folder = format!("crates/{package}");
+        let folder = format!("crates/{}", sources.package);
         let put = switches::put(&folder, &mutants, &numbers)?;
         copied(&copy, &put.texts)?;
         let built = build(log, &copy, &packages)?;
@@ -176,7 +175,7 @@ struct Place {
 }
 
 /// Builds the tests of these packages.
-fn build(log: &Log, copy: &Path, packages: &[String]) -> Result<Built> {
+fn build(log: &Log, copy: &Path, packages: &[&str]) -> Result<Built> {
     let mut command = cargo(&["test", "--no-run", "--lib", "--bins", "--tests"]);
     command.current_dir(copy);
     for package in packages {

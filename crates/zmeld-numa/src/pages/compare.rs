@@ -3,8 +3,8 @@
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::Scenario;
+use zmeld_report::statistics::mean::Interval;
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_statistics::mean::Interval;
 
 use super::{cell, provenance};
 

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
-use zmeld_observe::guarded::Guarded;
-use zmeld_observe::reclaimed::Reclaimed;
-use zmeld_observe::Observation;
 use zmeld_report::text::{inert, prefix};
 use zmeld_report::units::{bytes, number, percent};
 use zmeld_report::{Column, Style, Table};
-use zmeld_status::page::side_by_side;
+use zmeld_swap::observe::guarded::Guarded;
+use zmeld_swap::observe::reclaimed::Reclaimed;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::status::page::side_by_side;
 
 use crate::commands::status::page_size;
 
