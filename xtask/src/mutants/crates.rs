@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::Deserialize;
 
-use super::switches::{self, Mutant, VARIABLE};
+use super::switches::{self, Mutant, REACHED, VARIABLE};
 use super::{ranked, Found, RustSources, DRAWN};
 use crate::process::{command_line, git, output_of, unavailable, was_interrupted, Log};
 use crate::rust_tests::cargo;
@@ -89,8 +89,9 @@ pub fn missed(log: &Log, sources: &RustSources, seed: u64) -> Result<Found> {
 
 /// The first test that fails with this fault.
 fn failed<'a>(log: &Log, tests: &[&'a Test], fault: usize) -> Result<Option<&'a Test>> {
-    for test in tests {
-        if !test.passes(log, Some(fault))? {
+    let reach = |test: &&&Test| test.reaches.contains(&fault);
+    for test in tests.iter().filter(reach) {
+        if !test.passes(log, (VARIABLE, &fault.to_string()))? {
             return Ok(Some(test));
         }
     }
@@ -218,13 +219,15 @@ struct Test {
     program: PathBuf,
     folder: PathBuf,
     took: Duration,
+    /// The faults that it comes by.
+    reaches: BTreeSet<usize>,
     /// So many faults were found by it.
     found: AtomicU32,
 }
 
 impl Test {
-    /// Whether it passes with this fault; one that comes to no end does not.
-    fn passes(&self, log: &Log, fault: Option<usize>) -> Result<bool> {
+    /// Whether it passes with this variable; one that comes to no end does not.
+    fn passes(&self, log: &Log, variable: (&str, &str)) -> Result<bool> {
         // A changed program sees no processes but its own.
         let mut command = match tools::is_root() {
             true => Command::new("unshare"),
@@ -236,9 +239,7 @@ impl Test {
         }
         command.args(["--exact", &self.name]);
         command.current_dir(&self.folder);
-        if let Some(number) = fault {
-            command.env(VARIABLE, number.to_string());
-        }
+        command.env(variable.0, variable.1);
         let limit = Duration::from_secs(60) + self.took * 10;
         match log.run_for(&mut command, limit) {
             Ok(ended) => Ok(ended.succeeded()),
@@ -248,7 +249,7 @@ impl Test {
     }
 }
 
-/// All tests of these programs with how long each takes without a fault.
+/// All tests of these programs with how long each takes without a fault, and which ones it comes by.
 fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for program in programs {
@@ -262,6 +263,7 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
             program: program.path.clone(),
             folder: program.folder.clone(),
             took: Duration::from_secs(300),
+            reaches: BTreeSet::new(),
             found: AtomicU32::new(0),
         }));
     }
@@ -272,11 +274,14 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
             let Some(test) = test else {
                 return Ok(());
             };
+            let reached = tempfile::NamedTempFile::new()?;
             let started = Instant::now();
-            if !test.passes(log, None)? {
+            if !test.passes(log, (REACHED, &reached.path().to_string_lossy()))? {
                 bail!("{} fails without a fault", test.name);
             }
             test.took = started.elapsed();
+            let numbers = workspace::read(reached.path())?;
+            test.reaches = numbers.lines().flat_map(str::parse).collect();
         }
     };
     at_once(time)?;
