@@ -9,7 +9,7 @@ use std::process::Command;
 use zmeld_linux::Host;
 use zmeld_swap::migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
 
-#[path = "../../zmeld-swap/tests/script/mod.rs"]
+#[path = "script/mod.rs"]
 mod script;
 
 use script::{Outcome, Script};

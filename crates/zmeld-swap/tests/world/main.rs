@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use zmeld_config::{Config, Discard, Encryption, Kind, Location, Severity, Source};
 use zmeld_swap::migrate::import::{import, Imported};
 
-#[path = "../../../zmeld-swap/tests/script/mod.rs"]
+#[path = "../script/mod.rs"]
 mod script;
 mod systemd;
 mod zram_generator;
