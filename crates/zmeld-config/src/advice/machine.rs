@@ -224,4 +224,21 @@ mod tests {
             assert_eq!(has_large_folios(&host).unwrap(), expected, "{at} {enabled}");
         }
     }
+
+    #[test]
+    fn a_kernel_is_from_a_version_on() {
+        for (kernel, from_6_19) in [
+            ("6.18.12", false),
+            ("6.9.0-generic", false),
+            ("6.19.0-rc1", true),
+            ("7.2.0", true),
+            ("unreadable", true),
+        ] {
+            let machine = Machine {
+                kernel: kernel.to_owned(),
+                ..Machine::default()
+            };
+            assert_eq!(machine.kernel_from(6, 19), from_6_19, "{kernel}");
+        }
+    }
 }

@@ -634,6 +634,26 @@ mod tests {
         }
     }
 
+    /// A pool that could hold 5.1 GiB holds no more than the disk behind it takes back.
+    #[test]
+    fn a_pool_holds_no_more_than_the_disk_behind_it() {
+        let mut facts = facts();
+        let zswap = facts.machine.zswap.as_mut().unwrap();
+        zswap.compressor = "zstd".to_owned();
+        facts.swaps.push(area("/dev/sda2", None));
+        facts.swaps.push(area("/dev/zram0", Some("zstd")));
+        facts.swaps[0].area.used_bytes = 2 << 30;
+        let holds = |facts: &Facts| recommend(facts, &Wish::default()).pool.unwrap().holds_bytes;
+        assert_eq!(holds(&facts), 4 << 30);
+        // What is used may be in the pool itself.
+        facts.machine.zswap.as_mut().unwrap().is_enabled = true;
+        facts.swaps[0].area.size_bytes = 3 << 30;
+        assert_eq!(holds(&facts), 3 << 30);
+        facts.machine.resume_from = Some("/dev/sda3".into());
+        facts.machine.resume_bytes = Some(1 << 30);
+        assert_eq!(holds(&facts), 4 << 30);
+    }
+
     #[test]
     fn without_zram_the_module_does() {
         let mut facts = facts();
