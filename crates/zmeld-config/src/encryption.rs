@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Section;
 use super::named::named;
-use super::read::{Open, Reader};
-use super::section::{section, Keys, Line, Row, Setting};
+use super::read::{OpenTable, Reader};
+use super::section::{section, KeyValue, Keys, Row, Setting};
 
 /// How what is written to a drive is kept from whoever reads the drive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -90,7 +90,7 @@ section! {
 }
 
 impl Setting for Encryption {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self> {
+    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
         let before = reader.problems.len();
         let mut keys = EncryptionKeys::default();
         keys.take(reader, open);
@@ -122,7 +122,7 @@ impl Setting for Encryption {
         }
     }
 
-    fn lines(&self, row: &Row<Self>) -> Vec<Line> {
+    fn lines(&self, row: &Row<Self>) -> Vec<KeyValue> {
         let standard = Cipher::default();
         let (encryption, key_file, cipher) = match self {
             Encryption::None => (Name::None, None, &standard),
@@ -147,7 +147,7 @@ impl Setting for Encryption {
 }
 
 /// What is wrong with those keys together.
-fn check(reader: &mut Reader, open: &Open<'_>, name: Name) {
+fn check(reader: &mut Reader, open: &OpenTable<'_>, name: Name) {
     let unused = "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
                   remove it";
     let lasting = "what is written back is lost with RAM, so a key that lasts protects nothing \

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use crate::advice::TierKind;
 
-use super::section::{Keys, Line, Written};
+use super::section::{KeyValue, Keys, WrittenValue};
 use super::tier::OPTIONAL;
 use super::*;
 
@@ -67,7 +67,7 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         key(Section::Tier, "kind", "has to be given"),
         enabled(Section::Tier),
     ];
-    let mut described = |lines: Vec<Line>| {
+    let mut described = |lines: Vec<KeyValue>| {
         for line in lines {
             let key = Key::of(line);
             if !keys.contains(&key) {
@@ -104,12 +104,12 @@ const RULES: [Section; 5] = [
 ];
 
 impl Key {
-    fn of(line: Line) -> Key {
+    fn of(line: KeyValue) -> Key {
         let default = match line.written {
             _ if !line.key.without.is_empty() => line.key.without.to_owned(),
-            Written::Value(toml::Value::String(text)) => text,
-            Written::Value(value) => value.to_string(),
-            Written::Nothing | Written::Table(_) => "left alone".to_owned(),
+            WrittenValue::Value(toml::Value::String(text)) => text,
+            WrittenValue::Value(value) => value.to_string(),
+            WrittenValue::Nothing | WrittenValue::Table(_) => "left alone".to_owned(),
         };
         Key {
             section: line.key.section,

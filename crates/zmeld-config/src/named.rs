@@ -52,7 +52,7 @@ macro_rules! named {
                 reader.text(node, key, <Self as $crate::Named>::named)
             }
 
-            fn written(&self) -> $crate::section::Written {
+            fn written(&self) -> $crate::section::WrittenValue {
                 $crate::value::text($crate::Named::name(*self))
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePos
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
     let mut reader = Reader::default();
     let nowhere = FilePosition::default();
-    let top = Open::new(&mut reader, root, "", &nowhere, &[Section::Top]);
+    let top = OpenTable::new(&mut reader, root, "", &nowhere, &[Section::Top]);
     let mut config = Config {
         tiers: top.tiers(&mut reader),
         ..Config::default()
@@ -116,14 +116,14 @@ impl Reader {
     }
 }
 
-pub(super) struct Open<'t> {
+pub(super) struct OpenTable<'t> {
     table: &'t Table,
     pub path: String,
     pub place: FilePosition,
     known: Vec<&'static str>,
 }
 
-impl<'t> Open<'t> {
+impl<'t> OpenTable<'t> {
     /// Opens a table whose keys stand in those sections; others are refused.
     fn new(
         reader: &mut Reader,
@@ -152,7 +152,7 @@ impl<'t> Open<'t> {
             let what = format!("there is no such key; {}", choices(like, &known));
             reader.wrong(place, &key, what);
         }
-        Open {
+        OpenTable {
             table,
             path: path.to_owned(),
             place: place.clone(),
@@ -172,7 +172,7 @@ impl<'t> Open<'t> {
             return None;
         };
         let place = reader.places.get(key).unwrap_or(&node.place).clone();
-        Some(Open::new(reader, table, key, &place, sections))
+        Some(OpenTable::new(reader, table, key, &place, sections))
     }
 
     /// Whether a key may stand in it.
@@ -260,7 +260,7 @@ fn tier(
         optional: false,
         kind: Kind::bare(kind),
     };
-    let open = Open::new(reader, table, path, place, tier.kind.sections());
+    let open = OpenTable::new(reader, table, path, place, tier.kind.sections());
     OPTIONAL.take(reader, &open, &mut tier.optional);
     tier.kind.take(reader, &open);
     // A tier that is switched off is checked all the same.

@@ -12,14 +12,14 @@
 //! own.
 
 use super::keys::Section;
-use super::read::{Open, Reader};
+use super::read::{OpenTable, Reader};
 use super::value::{Limits, Value};
 
 type Parse<T> = fn(&str) -> Result<T, String>;
 
 /// What is said of a key, whatever its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Said {
+pub(super) struct KeyInfo {
     pub section: Section,
     pub name: &'static str,
     /// What is true where it is not given.
@@ -30,7 +30,7 @@ pub(super) struct Said {
 
 /// A key that stands in a section, for a value of that type.
 pub(super) struct Row<T> {
-    pub key: Said,
+    pub key: KeyInfo,
     limits: Limits,
     needed: Option<&'static str>,
     parse: Option<Parse<T>>,
@@ -38,7 +38,7 @@ pub(super) struct Row<T> {
 
 impl<T> Row<T> {
     pub const fn new(section: Section, name: &'static str) -> Self {
-        let key = Said {
+        let key = KeyInfo {
             section,
             name,
             without: "",
@@ -97,12 +97,12 @@ impl<T> Row<T> {
 }
 
 impl<T: Setting> Row<T> {
-    pub fn lines(&self, value: &T) -> Vec<Line> {
+    pub fn lines(&self, value: &T) -> Vec<KeyValue> {
         value.lines(self)
     }
 
     /// Takes what the table says, where it says something.
-    pub fn take(&self, reader: &mut Reader, open: &Open<'_>, value: &mut T) {
+    pub fn take(&self, reader: &mut Reader, open: &OpenTable<'_>, value: &mut T) {
         if let Some(said) = T::read(self, reader, open) {
             *value = said;
         }
@@ -112,14 +112,14 @@ impl<T: Setting> Row<T> {
 /// What one or more keys of a table say.
 pub(super) trait Setting: Sized {
     /// What the table says; nothing where it says nothing, or something wrong.
-    fn read(row: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self>;
+    fn read(row: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self>;
 
     /// Its keys with their values.
-    fn lines(&self, row: &Row<Self>) -> Vec<Line>;
+    fn lines(&self, row: &Row<Self>) -> Vec<KeyValue>;
 }
 
 impl<T: Value> Setting for T {
-    fn read(row: &Row<T>, reader: &mut Reader, open: &Open<'_>) -> Option<T> {
+    fn read(row: &Row<T>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<T> {
         let Some(node) = open.node(row.key.name) else {
             if let Some(example) = row.needed {
                 let what = format!("has no {}; write {example}", row.key.name);
@@ -134,8 +134,8 @@ impl<T: Value> Setting for T {
         }
     }
 
-    fn lines(&self, row: &Row<T>) -> Vec<Line> {
-        vec![Line {
+    fn lines(&self, row: &Row<T>) -> Vec<KeyValue> {
+        vec![KeyValue {
             key: row.key,
             written: self.written(),
             is_default: false,
@@ -146,9 +146,9 @@ impl<T: Value> Setting for T {
 
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Line {
-    pub key: Said,
-    pub written: Written,
+pub(super) struct KeyValue {
+    pub key: KeyInfo,
+    pub written: WrittenValue,
     /// Whether the value is what stands in where none is given.
     pub is_default: bool,
     /// What the kernel is told of it.
@@ -157,10 +157,10 @@ pub(super) struct Line {
 
 /// A value as a file has it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Written {
+pub(super) enum WrittenValue {
     Nothing,
     Value(toml::Value),
-    Table(Vec<Line>),
+    Table(Vec<KeyValue>),
 }
 
 /// What is described by rows.
@@ -169,13 +169,13 @@ pub(super) trait Keys: Default {
     const SECTION: Section;
 
     /// Its keys with their values, of which none is known to be its default.
-    fn rows(&self) -> Vec<Line>;
+    fn rows(&self) -> Vec<KeyValue>;
 
     /// Takes what a table says.
-    fn take(&mut self, reader: &mut Reader, open: &Open<'_>);
+    fn take(&mut self, reader: &mut Reader, open: &OpenTable<'_>);
 
     /// Its keys with their values.
-    fn lines(&self) -> Vec<Line> {
+    fn lines(&self) -> Vec<KeyValue> {
         let standard = Self::default().rows();
         let mut lines = self.rows();
         for line in &mut lines {
@@ -249,7 +249,7 @@ macro_rules! keys_of {
         impl $crate::section::Keys for $type {
             const SECTION: $crate::keys::Section = $crate::keys::Section::$section;
 
-            fn rows(&self) -> Vec<$crate::section::Line> {
+            fn rows(&self) -> Vec<$crate::section::KeyValue> {
                 let mut lines = Vec::new();
                 $(lines.extend(
                     $crate::section::Row::new($crate::keys::Section::$section, stringify!($field))
@@ -262,7 +262,7 @@ macro_rules! keys_of {
             fn take(
                 &mut self,
                 reader: &mut $crate::read::Reader,
-                open: &$crate::read::Open<'_>,
+                open: &$crate::read::OpenTable<'_>,
             ) {
                 $(
                     $crate::section::Row::new($crate::keys::Section::$section, stringify!($field))

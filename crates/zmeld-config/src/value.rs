@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use toml::Value as Toml;
 
-use super::read::{Open, Reader};
-use super::section::{Keys, Table, Written};
+use super::read::{OpenTable, Reader};
+use super::section::{Keys, Table, WrittenValue};
 use super::tree::{self, Node};
 use super::*;
 
@@ -20,15 +20,17 @@ pub(super) trait Value: Sized {
     fn read(reader: &mut Reader, node: &Node, key: &str, limits: Limits) -> Option<Self>;
 
     /// What is written for it.
-    fn written(&self) -> Written;
+    fn written(&self) -> WrittenValue;
 
     /// What the kernel is told.
     fn told(&self) -> Option<String> {
         match self.written() {
-            Written::Value(Toml::String(text)) => Some(text),
-            Written::Value(Toml::Boolean(value)) => Some(if value { "Y" } else { "N" }.to_owned()),
-            Written::Value(value) => Some(value.to_string()),
-            Written::Nothing | Written::Table(_) => None,
+            WrittenValue::Value(Toml::String(text)) => Some(text),
+            WrittenValue::Value(Toml::Boolean(value)) => {
+                Some(if value { "Y" } else { "N" }.to_owned())
+            }
+            WrittenValue::Value(value) => Some(value.to_string()),
+            WrittenValue::Nothing | WrittenValue::Table(_) => None,
         }
     }
 }
@@ -38,8 +40,8 @@ impl<T: Value> Value for Option<T> {
         T::read(reader, node, key, limits).map(Some)
     }
 
-    fn written(&self) -> Written {
-        self.as_ref().map_or(Written::Nothing, T::written)
+    fn written(&self) -> WrittenValue {
+        self.as_ref().map_or(WrittenValue::Nothing, T::written)
     }
 
     fn told(&self) -> Option<String> {
@@ -50,14 +52,14 @@ impl<T: Value> Value for Option<T> {
 impl<T: Table> Value for T {
     /// A rule that is switched off is checked all the same.
     fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        let open = Open::value(reader, node, key, &[T::SECTION])?;
+        let open = OpenTable::value(reader, node, key, &[T::SECTION])?;
         let mut table = T::default();
         table.take(reader, &open);
         open.is_enabled(reader).then_some(table)
     }
 
-    fn written(&self) -> Written {
-        Written::Table(Keys::lines(self))
+    fn written(&self) -> WrittenValue {
+        WrittenValue::Table(Keys::lines(self))
     }
 }
 
@@ -69,9 +71,9 @@ macro_rules! numbers {
                 <$type>::try_from(number).ok()
             }
 
-            fn written(&self) -> Written {
+            fn written(&self) -> WrittenValue {
                 let number = i128::from(*self).min(i64::MAX.into());
-                Written::Value(Toml::Integer(number as i64))
+                WrittenValue::Value(Toml::Integer(number as i64))
             }
         }
     )*};
@@ -79,8 +81,8 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64, i16);
 
-pub(super) fn text(value: impl Display) -> Written {
-    Written::Value(Toml::String(value.to_string()))
+pub(super) fn text(value: impl Display) -> WrittenValue {
+    WrittenValue::Value(Toml::String(value.to_string()))
 }
 
 /// A whole number needs no quotes: `size = 4294967296` is a size in bytes. What else is no
@@ -107,7 +109,7 @@ macro_rules! values {
                 $read(reader, node, key)
             }
 
-            fn written(&self) -> Written {
+            fn written(&self) -> WrittenValue {
                 $written(self)
             }
         }
@@ -115,7 +117,7 @@ macro_rules! values {
 }
 
 values! {
-    bool: boolean, |value: &bool| Written::Value(Toml::Boolean(*value));
+    bool: boolean, |value: &bool| WrittenValue::Value(Toml::Boolean(*value));
     Size: parsed, text;
     Span: parsed, text;
     Location: parsed, text;
@@ -127,7 +129,7 @@ values! {
     Vec<FindingId>: texts, list;
     Vec<String>: |reader: &mut Reader, node, key: &str| reader.list(node, key, words), list;
     Vec<Codec>: codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
-        [] => Written::Nothing,
+        [] => WrittenValue::Nothing,
         [codec] => text(codec),
         codecs => list(codecs),
     };
@@ -172,9 +174,9 @@ fn texts<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str) 
     })
 }
 
-fn list<T: Display>(values: &(impl AsRef<[T]> + ?Sized)) -> Written {
+fn list<T: Display>(values: &(impl AsRef<[T]> + ?Sized)) -> WrittenValue {
     let texts = values.as_ref().iter().map(|value| value.to_string().into());
-    Written::Value(Toml::Array(texts.collect()))
+    WrittenValue::Value(Toml::Array(texts.collect()))
 }
 
 fn codecs(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Codec>> {
@@ -195,7 +197,7 @@ fn recompressions(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Rec
         };
         match node.value {
             tree::Value::Table(_) => {
-                let open = Open::value(reader, node, key, &[Recompression::SECTION])?;
+                let open = OpenTable::value(reader, node, key, &[Recompression::SECTION])?;
                 item.take(reader, &open);
             }
             _ => item.codec = reader.text(node, key, str::parse)?,
@@ -207,7 +209,7 @@ fn recompressions(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Rec
 }
 
 /// Priorities that follow from the order are left out.
-fn recompressed(items: &[Recompression]) -> Written {
+fn recompressed(items: &[Recompression]) -> WrittenValue {
     if items
         .iter()
         .zip(1..)
@@ -221,12 +223,12 @@ fn recompressed(items: &[Recompression]) -> Written {
             .rows()
             .into_iter()
             .filter_map(|line| match line.written {
-                Written::Value(value) => Some((line.key.name.to_owned(), value)),
-                Written::Nothing | Written::Table(_) => None,
+                WrittenValue::Value(value) => Some((line.key.name.to_owned(), value)),
+                WrittenValue::Nothing | WrittenValue::Table(_) => None,
             });
         Toml::Table(table.collect())
     });
-    Written::Value(Toml::Array(tables.collect()))
+    WrittenValue::Value(Toml::Array(tables.collect()))
 }
 
 impl Value for Bytes {
@@ -234,7 +236,7 @@ impl Value for Bytes {
         parsed(reader, node, key)
     }
 
-    fn written(&self) -> Written {
+    fn written(&self) -> WrittenValue {
         text(self)
     }
 
@@ -257,7 +259,7 @@ impl Value for Swappiness {
         })
     }
 
-    fn written(&self) -> Written {
+    fn written(&self) -> WrittenValue {
         match self {
             Swappiness::Auto => text("auto"),
             Swappiness::Value(value) => value.written(),

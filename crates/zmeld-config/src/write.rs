@@ -6,7 +6,7 @@ use std::fmt::Write;
 use toml::Value;
 
 use super::keys::Section;
-use super::section::{Keys, Line, Written};
+use super::section::{KeyValue, Keys, WrittenValue};
 use super::tier::OPTIONAL;
 use super::*;
 
@@ -94,26 +94,26 @@ impl Writer<'_> {
     }
 
     /// Whether a value is more than its default, or something is said of it.
-    fn is_shown(&self, path: &str, line: &Line) -> bool {
+    fn is_shown(&self, path: &str, line: &KeyValue) -> bool {
         let key = || tree::dotted(path, line.key.name);
-        matches!(line.written, Written::Value(_))
+        matches!(line.written, WrittenValue::Value(_))
             && (line.key.is_always_written
                 || !line.is_default
                 || self.comments.contains_key(&key()))
     }
 
-    fn values(&mut self, path: &str, lines: &[Line]) {
+    fn values(&mut self, path: &str, lines: &[KeyValue]) {
         for line in lines {
-            if let (true, Written::Value(value)) = (self.is_shown(path, line), &line.written) {
+            if let (true, WrittenValue::Value(value)) = (self.is_shown(path, line), &line.written) {
                 self.line(path, line.key.name, value);
             }
         }
     }
 
     /// The tables in a table, whose own values they follow.
-    fn tables(&mut self, path: &str, lines: &[Line]) {
+    fn tables(&mut self, path: &str, lines: &[KeyValue]) {
         for line in lines {
-            let Written::Table(lines) = &line.written else {
+            let WrittenValue::Table(lines) = &line.written else {
                 continue;
             };
             if line.is_default {

@@ -19,7 +19,7 @@ use crate::event::{Cause, Event, Round, Victim};
 use crate::guard_loop::{end_below, is_over, GuardLoop};
 use crate::memory::Sample;
 use crate::owners::Groups;
-use crate::processes::{in_groups, signal_group, Group, Handle, Process};
+use crate::processes::{in_groups, signal_group, Handle, OpenGroup, Process};
 use crate::worker::Mailbox;
 use crate::{Error, GuardRule};
 
@@ -66,9 +66,9 @@ impl Ending {
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     /// All of a group gets a signal, or is counted.
-    Signal(Arc<Group>, Option<Signal>),
+    Signal(Arc<OpenGroup>, Option<Signal>),
     /// A service is marked as systemd-oomd does.
-    Mark(Arc<Group>),
+    Mark(Arc<OpenGroup>),
 }
 
 /// Who does it.
@@ -101,7 +101,7 @@ pub(crate) fn ender(
 }
 
 /// systemd reads these when processes of a service have ended, and calls its result `oom-kill`.
-fn mark(host: &Host, group: &Group) {
+fn mark(host: &Host, group: &OpenGroup) {
     let directory = group.directory.as_ref();
     let Some(directory) = directory.filter(|_| group.shown.ends_with(".service")) else {
         return;

@@ -174,7 +174,7 @@ pub(crate) struct Groups {
 }
 
 /// Where a process is.
-pub(crate) enum Found {
+pub(crate) enum ProcessPlace {
     /// In groups: where its memory is counted, and where it is listed.
     In(PathBuf, PathBuf),
     /// In no group that is seen.
@@ -186,7 +186,7 @@ pub(crate) enum Found {
 
 /// What is said of a group below an owner's, or of one above it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Said {
+pub(crate) struct GroupRule {
     pub is_named: bool,
     /// It is passed over with this group, the topmost one.
     pub passed: Option<u64>,
@@ -194,14 +194,14 @@ pub(crate) struct Said {
 }
 
 /// What is said of groups, by their numbers.
-pub(crate) type SaidOf = HashMap<u64, Said>;
+pub(crate) type SaidOf = HashMap<u64, GroupRule>;
 
 /// A process of an owner.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub pid: u32,
     pub owner: u64,
-    pub said: Said,
+    pub said: GroupRule,
 }
 
 /// A group of an owner that is passed over, and what it holds.
@@ -276,19 +276,19 @@ impl Groups {
     }
 
     /// Where a process is now.
-    pub fn find_process(&self, pid: u32) -> Found {
+    pub fn find_process(&self, pid: u32) -> ProcessPlace {
         let Some(hierarchy) = &self.hierarchy else {
-            return Found::Outside;
+            return ProcessPlace::Outside;
         };
         let text = match self.host.read_bytes(format!("/proc/{pid}/cgroup")) {
             Ok(text) => text,
             Err(HostError::File(err)) if err.cause.raw_os_error() == Some(TOO_LONG) => {
-                return Found::TooDeep;
+                return ProcessPlace::TooDeep;
             }
-            Err(_) => return Found::Gone,
+            Err(_) => return ProcessPlace::Gone,
         };
         let Some(counted) = hierarchy.group_in(&text) else {
-            return Found::Outside;
+            return ProcessPlace::Outside;
         };
         let listed = self.lists.as_ref().and_then(|(lists, kind)| {
             let mut lines = text.split(|byte| *byte == b'\n');
@@ -305,7 +305,7 @@ impl Groups {
         let own = own.map(|(below, (lists, _))| lists.join(below));
         let listed = listed.filter(|it| own.is_some_and(|own| it.starts_with(own)));
         let listed = listed.unwrap_or_else(|| counted.clone());
-        Found::In(counted, listed)
+        ProcessPlace::In(counted, listed)
     }
 
     /// Who began one that is too deep, as far as that can be told.
@@ -317,9 +317,9 @@ impl Groups {
                 break;
             }
             match self.find_process(status.parent) {
-                Found::In(counted, _) => return Some(Above::Group(counted)),
-                Found::TooDeep => status = Status::read(&self.host, status.parent)?,
-                Found::Outside | Found::Gone => break,
+                ProcessPlace::In(counted, _) => return Some(Above::Group(counted)),
+                ProcessPlace::TooDeep => status = Status::read(&self.host, status.parent)?,
+                ProcessPlace::Outside | ProcessPlace::Gone => break,
             }
         }
         Some(Above::User(uid))
@@ -370,11 +370,11 @@ impl Groups {
         list: &Path,
         known: &mut SaidOf,
         mut topmost: impl FnMut(u64, &Path),
-    ) -> Said {
+    ) -> GroupRule {
         let shown = self.shown(top);
-        let mut said = Said {
+        let mut said = GroupRule {
             is_named: above(&shown).any(|it| self.is_named(it)),
-            ..Said::default()
+            ..GroupRule::default()
         };
         let Ok(below) = list.strip_prefix(top) else {
             return said;
@@ -458,14 +458,14 @@ impl Groups {
         for pid in self.host.processes()? {
             let found = self.find_process(pid);
             let at = match &found {
-                Found::In(counted, _) => owner_of(counted),
-                Found::TooDeep => match self.above(pid) {
+                ProcessPlace::In(counted, _) => owner_of(counted),
+                ProcessPlace::TooDeep => match self.above(pid) {
                     Some(Above::Group(counted)) => owner_of(&counted),
                     Some(Above::User(uid)) => by_uid.get(&uid).copied(),
                     None => continue,
                 },
-                Found::Outside => None,
-                Found::Gone => continue,
+                ProcessPlace::Outside => None,
+                ProcessPlace::Gone => continue,
             };
             let Some(at) = at else {
                 // A group that counts no memory is named, and needed, all the same.
@@ -473,14 +473,14 @@ impl Groups {
                     Right::Kept(why) => why != NOT_NAMED,
                     Right::Ended | Right::Avoided => false,
                 };
-                if !matches!(&found, Found::In(_, list) if is_kept(list)) {
+                if !matches!(&found, ProcessPlace::In(_, list) if is_kept(list)) {
                     self.add_outside(pid, &mut users, &mut all);
                 }
                 continue;
             };
             let owner = &all.owners[at];
             let list = match found {
-                Found::In(_, list) => list,
+                ProcessPlace::In(_, list) => list,
                 _ => owner.list.clone(),
             };
             let passed = &mut all.passed;
@@ -570,9 +570,9 @@ impl Groups {
         all.members.push(Member {
             pid,
             owner: owner.id,
-            said: Said {
+            said: GroupRule {
                 is_named,
-                ..Said::default()
+                ..GroupRule::default()
             },
         });
     }

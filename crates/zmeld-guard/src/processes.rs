@@ -15,8 +15,8 @@ use zmeld_linux::Host;
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
 use crate::owners::{
-    id, is_never, uid_of, Above, Census, Found, Groups, Member, Owner, Passed, Place, SaidOf,
-    Status,
+    id, is_never, uid_of, Above, Census, Groups, Member, Owner, Passed, Place, ProcessPlace,
+    SaidOf, Status,
 };
 
 /// Programs by which one gets in: those of root in a user's groups.
@@ -46,7 +46,7 @@ const WHOLE_DEPTH_MAX: usize = 16;
 
 /// A group of processes.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct OpenGroup {
     pub id: u64,
     pub owner: u64,
     pub shown: Arc<str>,
@@ -80,7 +80,7 @@ pub(crate) struct Handle {
 /// A process that may be ended.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub group: Arc<Group>,
+    pub group: Arc<OpenGroup>,
     pub pid: u32,
     pub handle: Arc<Handle>,
     pub name: Arc<str>,
@@ -169,15 +169,15 @@ pub(crate) fn list(
 
 /// Whether one gets in by that process. A service of the system has none in it, but those that let
 /// users in.
-fn is_login(group: &Group, status: &Status) -> bool {
+fn is_login(group: &OpenGroup, status: &Status) -> bool {
     let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
     let is_users = is_users || group.lets_in;
     is_users && status.uid == 0 && LOGINS.contains(&&*status.name)
 }
 
 /// A group of an owner's where it is listed.
-fn open_group(groups: &Groups, owner: &Owner, list: Option<&Path>) -> Group {
-    let mut group = Group {
+fn open_group(groups: &Groups, owner: &Owner, list: Option<&Path>) -> OpenGroup {
+    let mut group = OpenGroup {
         id: owner.id,
         owner: owner.id,
         shown: "".into(),
@@ -224,7 +224,7 @@ fn open_group(groups: &Groups, owner: &Owner, list: Option<&Path>) -> Group {
 fn hold(
     groups: &Groups,
     owner: &Owner,
-    opened: &mut HashMap<PathBuf, Arc<Group>>,
+    opened: &mut HashMap<PathBuf, Arc<OpenGroup>>,
     pid: u32,
     score: u32,
 ) -> Option<(Process, Status)> {
@@ -234,8 +234,10 @@ fn hold(
     let status = Status::read(host, pid).filter(|it| score > 0 || it.gives_bytes > 0)?;
     let found = groups.find_process(pid);
     let list = match (&owner.place, &found) {
-        (Place::Group(_), Found::In(_, list)) if list.starts_with(&owner.list) => Some(&**list),
-        (Place::Group(directory), Found::TooDeep) => match groups.above(pid)? {
+        (Place::Group(_), ProcessPlace::In(_, list)) if list.starts_with(&owner.list) => {
+            Some(&**list)
+        }
+        (Place::Group(directory), ProcessPlace::TooDeep) => match groups.above(pid)? {
             Above::Group(counted) if counted.starts_with(directory) => None,
             Above::User(uid) if uid_of(&owner.list) == Some(uid) => None,
             _ => return None,
@@ -269,7 +271,7 @@ pub(crate) fn in_groups(groups: &Groups, all: &[&Path]) -> Vec<(u32, PathBuf)> {
     let is_in = |list: &Path| all.iter().any(|it| list.starts_with(it));
     let all = groups.host.processes().unwrap_or_default().into_iter();
     let all = all.filter_map(|pid| match groups.find_process(pid) {
-        Found::In(_, list) if is_in(&list) => Some((pid, list)),
+        ProcessPlace::In(_, list) if is_in(&list) => Some((pid, list)),
         _ => None,
     });
     all.collect()
@@ -281,7 +283,7 @@ pub(crate) fn in_groups(groups: &Groups, all: &[&Path]) -> Vec<(u32, PathBuf)> {
 pub(crate) fn signal_group(
     groups: &Groups,
     listed: &[(u32, PathBuf)],
-    group: &Group,
+    group: &OpenGroup,
     signal: Option<Signal>,
 ) {
     let Some(directory) = &group.directory else {
@@ -327,7 +329,7 @@ pub(crate) fn signal_group(
     for pid in found {
         let fd = Pid::from_raw(pid as i32).and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
         // Since it was found another one may have come by its number.
-        let is_there = || matches!(groups.find_process(pid), Found::In(_, list) if list.starts_with(directory));
+        let is_there = || matches!(groups.find_process(pid), ProcessPlace::In(_, list) if list.starts_with(directory));
         let Some(fd) = fd.filter(|_| is_there()) else {
             continue;
         };

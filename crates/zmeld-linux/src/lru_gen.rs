@@ -29,7 +29,7 @@ pub const YOUNGEST: usize = 2;
 
 /// A control group; the kernel may tell of several with one path, where all but one ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct GroupGenerations {
     /// What the kernel calls it there.
     pub id: u64,
     /// Its path from the root of the hierarchy on, `/` for that.
@@ -71,8 +71,8 @@ impl Node {
 
 /// What the file says of the groups whose path is `wanted`; lines of another form are passed
 /// over. Byte by byte, since a group's name need not be text.
-pub fn parse(text: &[u8], wanted: impl Fn(&Path) -> bool) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub fn parse(text: &[u8], wanted: impl Fn(&Path) -> bool) -> Vec<GroupGenerations> {
+    let mut groups: Vec<GroupGenerations> = Vec::new();
     let mut is_wanted = false;
     for line in text.split(|byte| *byte == b'\n') {
         if let Some(rest) = line.strip_prefix(b"memcg ") {
@@ -118,7 +118,7 @@ pub fn parse(text: &[u8], wanted: impl Fn(&Path) -> bool) -> Vec<Group> {
 }
 
 /// What stands behind `memcg`: a number, and a path, in which there may be blanks.
-fn group(text: &[u8]) -> Option<Group> {
+fn group(text: &[u8]) -> Option<GroupGenerations> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(|byte| *byte == b' ');
     let (id, path) = text.split_at(end.unwrap_or(text.len()));
@@ -126,7 +126,7 @@ fn group(text: &[u8]) -> Option<Group> {
         [] | [b' '] => b"/",
         [_, path @ ..] => path,
     };
-    Some(Group {
+    Some(GroupGenerations {
         id: std::str::from_utf8(id).ok()?.parse().ok()?,
         path: OsStr::from_bytes(path).into(),
         nodes: Vec::new(),
@@ -153,7 +153,7 @@ memcg    22 /a  b.slice/web.service
     #[test]
     fn groups_have_nodes_and_those_generations() {
         let groups = parse(TEXT.as_bytes(), |_| true);
-        let shape = |group: &Group| {
+        let shape = |group: &GroupGenerations| {
             let nodes = group.nodes.iter();
             let counts = nodes.map(|node| (node.node, node.generations.len()));
             (group.id, group.path.clone(), counts.collect::<Vec<_>>())

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_config::advice::meld;
-use zmeld_config::advice::{size, tier, Facts, Machine, Recommendation, Wish};
+use zmeld_config::advice::{size, tier, Facts, Machine, Preferences, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -143,7 +143,7 @@ pub fn recommendation(
         ..result.machine.facts.clone()
     };
     let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
-    Some(tier::recommend(&facts, &Wish::default()))
+    Some(tier::recommend(&facts, &Preferences::default()))
 }
 
 /// Everything there is to say of what was read.

@@ -20,7 +20,7 @@ use script::{Outcome, Script};
 use zmeld_config::{Config, RamDriver};
 use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
-use zmeld_linux::lru_gen::{self, Generation, Group};
+use zmeld_linux::lru_gen::{self, Generation, GroupGenerations};
 use zmeld_linux::Host;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::setup::journal::State;
@@ -235,7 +235,7 @@ fn generations(kernel: &Kernel, path: &Path, order: &str) -> io::Result<()> {
 }
 
 /// Generations as the kernel tells them.
-fn told(groups: &[Group]) -> String {
+fn told(groups: &[GroupGenerations]) -> String {
     let mut text = String::new();
     for group in groups {
         text += &format!("memcg {} {}\n", group.id, group.path.display());
@@ -400,7 +400,7 @@ impl Machine {
         self.lines("sys/kernel/debug/orders")
     }
 
-    fn generations(&self) -> Vec<Group> {
+    fn generations(&self) -> Vec<GroupGenerations> {
         let text = fs::read(self.dir.path().join("sys/kernel/debug/lru_gen")).unwrap();
         lru_gen::parse(&text, |_| true)
     }

@@ -35,5 +35,7 @@ pub use codec::CodecVerdict;
 pub use machine::Machine;
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, Wish, ZswapFacts};
+pub use tier::{
+    recommend, ActiveSwap, Facts, Pool, Preferences, Recommendation, TierKind, ZswapFacts,
+};
 pub use tunables::SwapKinds;

@@ -388,14 +388,14 @@ impl Facts {
 /// Choices of the machine's owner.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // Their names say what the fields are.
-pub struct Wish {
+pub struct Preferences {
     pub kind: Option<TierKind>,
     pub size_bytes: Option<u64>,
     pub codec: Option<String>,
 }
 
 /// The set-up that suits a machine, within its owner's choices.
-pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
+pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
     let zswap = machine.zswap.as_ref();
@@ -577,7 +577,7 @@ mod tests {
 
     #[test]
     fn without_disk_swap_it_is_zram_as_it_was_measured() {
-        let found = recommend(&facts(), &Wish::default());
+        let found = recommend(&facts(), &Preferences::default());
         assert_eq!(
             (found.kind, found.codec.as_deref()),
             (TierKind::Zram, Some("zstd"))
@@ -590,7 +590,9 @@ mod tests {
         assert_eq!(found.compared(), None);
         let mut facts = facts();
         facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
-        let said = recommend(&facts, &Wish::default()).compared().unwrap();
+        let said = recommend(&facts, &Preferences::default())
+            .compared()
+            .unwrap();
         let words = "(lzo-rle, 6.00 GiB with no memory limit, priority 100); zmeld would set up a";
         assert!(said.contains(words), "{said}");
     }
@@ -599,16 +601,16 @@ mod tests {
     fn disk_swap_gets_zswap_where_the_kernel_has_it() {
         let mut facts = facts();
         facts.swaps.push(area("/dev/sda2", None));
-        let found = recommend(&facts, &Wish::default());
+        let found = recommend(&facts, &Preferences::default());
         assert_eq!(
             (found.kind, found.codec, found.sizing),
             (TierKind::Zswap, None, None)
         );
         facts.machine.has_large_folios = true;
-        let why = recommend(&facts, &Wish::default()).why;
+        let why = recommend(&facts, &Preferences::default()).why;
         assert!(why.contains("large folios"), "{why}");
         facts.machine.zswap = None;
-        let found = recommend(&facts, &Wish::default());
+        let found = recommend(&facts, &Preferences::default());
         assert_eq!(found.kind, TierKind::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
     }
@@ -628,7 +630,7 @@ mod tests {
             let zswap = &mut facts.machine.zswap.as_mut().unwrap();
             zswap.compressor = compressor.to_owned();
             zswap.zpool = Some(zpool.to_owned());
-            let pool = recommend(&facts, &Wish::default()).pool.unwrap();
+            let pool = recommend(&facts, &Preferences::default()).pool.unwrap();
             assert_eq!((pool.measured, pool.ratio), (measured, ratio));
             assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
         }
@@ -643,7 +645,12 @@ mod tests {
         facts.swaps.push(area("/dev/sda2", None));
         facts.swaps.push(area("/dev/zram0", Some("zstd")));
         facts.swaps[0].area.used_bytes = 2 << 30;
-        let holds = |facts: &Facts| recommend(facts, &Wish::default()).pool.unwrap().holds_bytes;
+        let holds = |facts: &Facts| {
+            recommend(facts, &Preferences::default())
+                .pool
+                .unwrap()
+                .holds_bytes
+        };
         assert_eq!(holds(&facts), 4 << 30);
         // What is used may be in the pool itself.
         facts.machine.zswap.as_mut().unwrap().is_enabled = true;
@@ -658,12 +665,18 @@ mod tests {
     fn without_zram_the_module_does() {
         let mut facts = facts();
         facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zram);
+        assert_eq!(
+            recommend(&facts, &Preferences::default()).kind,
+            TierKind::Zram
+        );
         facts.machine.zmeld.presence = ModulePresence::Module;
-        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zmeld);
-        let asked = Wish {
+        assert_eq!(
+            recommend(&facts, &Preferences::default()).kind,
+            TierKind::Zmeld
+        );
+        let asked = Preferences {
             kind: Some(TierKind::Zram),
-            ..Wish::default()
+            ..Preferences::default()
         };
         assert_eq!(recommend(&facts, &asked).kind, TierKind::Zram);
     }

@@ -38,7 +38,7 @@ pub enum Source {
 
 /// `device`, or `file` and its `size`.
 impl Setting for Source {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self> {
+    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
         let (mut device, mut path, mut size) = (None::<Location>, None::<PathBuf>, None::<Size>);
         DEVICE.take(reader, open, &mut device);
         FILE.take(reader, open, &mut path);
@@ -64,7 +64,7 @@ impl Setting for Source {
         }
     }
 
-    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
         let (device, path, size) = match self {
             Source::Device(device) => (Some(device.clone()), None, None),
             Source::File { path, size } => (None, Some(path.clone()), *size),

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::check::{in_ram, Check};
 use super::keys::Section;
 use super::named::{named, Named};
-use super::read::{Open, Reader};
-use super::section::{kernel_values, section, KernelValue, Keys, Line, Row, Setting, Table};
+use super::read::{OpenTable, Reader};
+use super::section::{kernel_values, section, KernelValue, KeyValue, Keys, Row, Setting, Table};
 use super::size::text_form;
 use super::*;
 
@@ -121,7 +121,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn take(&mut self, reader: &mut Reader, open: &Open<'_>) {
+    pub(super) fn take(&mut self, reader: &mut Reader, open: &OpenTable<'_>) {
         match self {
             Kind::Ram(device) => device.take(reader, open),
             Kind::Zswap(zswap) => zswap.take(reader, open),
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<KeyValue> {
         match self {
             Kind::Ram(device) => device.lines(),
             Kind::Zswap(zswap) => zswap.lines(),
@@ -260,13 +260,13 @@ section! {
 
 /// It has the keys of each tier that is swapped to.
 impl Setting for Swap {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self> {
+    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
         let mut swap = Swap::default();
         swap.take(reader, open);
         Some(swap)
     }
 
-    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
         self.rows()
     }
 }

@@ -66,11 +66,11 @@ impl RamDriver {
 
 /// The tier's kind says it.
 impl Setting for RamDriver {
-    fn read(_: &Row<Self>, _: &mut Reader, _: &Open<'_>) -> Option<Self> {
+    fn read(_: &Row<Self>, _: &mut Reader, _: &OpenTable<'_>) -> Option<Self> {
         None
     }
 
-    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
         Vec::new()
     }
 }

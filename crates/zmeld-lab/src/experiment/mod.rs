@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::folder;
 pub use crate::leftover::TakingBack;
 use crate::leftover::{leftovers, Leftover};
-use crate::limit::{self, Group, Hierarchy};
+use crate::limit::{self, Hierarchy, RunGroup};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
@@ -556,7 +556,7 @@ impl Lab<'_> {
         recipe: &Recipe,
         case: &Case,
     ) -> Result<Option<MeasuredRun>, Error> {
-        let group = Group::create(&self.hierarchy, "footprint")?;
+        let group = RunGroup::create(&self.hierarchy, "footprint")?;
         let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
         match &measured.run.outcome {
             Outcome::Finished => Ok(Some(measured)),
@@ -602,7 +602,7 @@ impl Lab<'_> {
             limit: facts.limit_bytes.unwrap_or(memory().total_bytes),
             footprint: facts.footprint_bytes,
         };
-        let group = Group::create(&self.hierarchy, "run")?;
+        let group = RunGroup::create(&self.hierarchy, "run")?;
         let applied = variant.apply(&self.host, bases, &group, self.disk.as_ref(), self.stop)?;
         // So it is dropped first, on whichever path: pages of what still runs in it would
         // have to fit below its limit when its swap goes.

@@ -13,7 +13,7 @@ use zmeld_swap::observe::{lately, Memory, Zswap};
 use super::result::{Outcome, Run};
 use super::Lab;
 use crate::error::Error;
-use crate::limit::Group;
+use crate::limit::RunGroup;
 use crate::measure::machine::{device, held, memory, requests};
 use crate::measure::supervise::Launch;
 use crate::measure::{Counters, Sample, Series, WorkloadEnd};
@@ -55,7 +55,7 @@ impl Lab<'_> {
         &mut self,
         case: &Case,
         run_max_s: f64,
-        group: &Group,
+        group: &RunGroup,
         budget: Option<u64>,
         devices: &[String],
     ) -> Result<MeasuredRun, Error> {
@@ -286,7 +286,7 @@ fn describe_end(ended: &WorkloadEnd) -> String {
 
 /// What is looked at while a workload runs.
 struct RunObserver<'a> {
-    group: &'a Group,
+    group: &'a RunGroup,
     /// Whether the run has a limit, or is one to set it by.
     limited: bool,
     budget: Option<u64>,
@@ -302,7 +302,7 @@ struct RunObserver<'a> {
 
 impl<'a> RunObserver<'a> {
     fn new(
-        group: &'a Group,
+        group: &'a RunGroup,
         limited: bool,
         budget: Option<u64>,
         devices: &'a [String],

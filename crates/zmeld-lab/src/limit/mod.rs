@@ -48,19 +48,19 @@ pub fn left(hierarchy: &Hierarchy) -> Vec<PathBuf> {
 
 /// A group of our own; dropping it kills what is in it and removes it.
 #[derive(Debug)]
-pub struct Group {
+pub struct RunGroup {
     version: Version,
     /// From the root of the memory controller's hierarchy on: `/NAME`.
     pub path: String,
     memory: PathBuf,
 }
 
-impl Group {
+impl RunGroup {
     /// Without a limit.
-    pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
+    pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<RunGroup, Error> {
         let memory = hierarchy.top.join(name::own(&format!("-{label}")));
         fs::create_dir(&memory).map_err(|err| Error::io("create", &memory, err))?;
-        Ok(Group {
+        Ok(RunGroup {
             version: hierarchy.version,
             path: hierarchy.shown(&memory),
             memory,
@@ -188,7 +188,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for RunGroup {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next experiment.
         let _ = remove(&self.memory);
@@ -268,7 +268,7 @@ mod tests {
             ("memory.memsw.usage_in_bytes", "409600\n"),
             ("memory.stat", "rss 3000\nswap 0\n"),
         ]);
-        let group = Group {
+        let group = RunGroup {
             version: Version::One,
             path: "/group".to_owned(),
             memory: root.path().to_owned(),

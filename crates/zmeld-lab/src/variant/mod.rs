@@ -25,7 +25,7 @@ use zmeld_swap::setup::Error as SwapError;
 
 use crate::error::Error;
 use crate::leftover::TakingBack;
-use crate::limit::Group;
+use crate::limit::RunGroup;
 use slow_disk::{AttachedDisk, SlowDisk};
 use watch::RunningWatch;
 
@@ -200,7 +200,7 @@ impl Variant {
     /// Starts what looks after a run in that group, where something does.
     pub fn start_watch(
         &self,
-        group: &Group,
+        group: &RunGroup,
         own: &Path,
         folder: &Path,
     ) -> Result<Option<RunningWatch>, Error> {
@@ -223,7 +223,7 @@ impl Variant {
         &self,
         host: &Host,
         bases: SizeBases,
-        group: &Group,
+        group: &RunGroup,
         disk: Option<&GuestDisk>,
         stop: &AtomicBool,
     ) -> Result<AppliedVariant, Error> {

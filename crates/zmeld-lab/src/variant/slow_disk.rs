@@ -18,7 +18,7 @@ use zmeld_linux::Host;
 use super::{size, SizeBases};
 use crate::error::Error;
 use crate::folder;
-use crate::limit::Group;
+use crate::limit::RunGroup;
 
 /// How large and how slow. Without a rate it is as fast as what it stands on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -93,7 +93,7 @@ impl SlowDisk {
     }
 
     /// Makes it, as a loop device.
-    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<AttachedDisk, Error> {
+    pub(super) fn attach(&self, bytes: u64, group: &RunGroup) -> Result<AttachedDisk, Error> {
         let mut attached = AttachedDisk {
             device: PathBuf::new(),
             file: self.create(bytes)?,
@@ -121,7 +121,7 @@ impl SlowDisk {
     }
 
     /// Slows a disk down; in version 2 of control groups that goes with the group.
-    pub(super) fn throttle(&self, device: &Path, group: &Group) -> Result<(), Error> {
+    pub(super) fn throttle(&self, device: &Path, group: &RunGroup) -> Result<(), Error> {
         let number = number(device)?;
         let rates = [
             bytes_per_s(self.read_mb_per_s),

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use zmeld_linux::process::processor_seconds;
 
 use crate::error::Error;
-use crate::limit::Group;
+use crate::limit::RunGroup;
 
 /// How soon it has to end when it is told to.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub(super) fn config(written: &Written, group: &str) -> toml::Table {
 /// Starts it; `own` is this program, `folder` one of the experiment's own.
 pub(super) fn start(
     written: &Written,
-    group: &Group,
+    group: &RunGroup,
     own: &Path,
     folder: &Path,
 ) -> Result<RunningWatch, Error> {

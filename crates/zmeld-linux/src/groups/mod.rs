@@ -15,7 +15,7 @@ pub mod targets;
 pub mod walk;
 
 pub use hierarchy::{Hierarchy, Version};
-pub use owners::Group;
+pub use owners::VisitedGroup;
 pub use pattern::GroupPattern;
 pub use targets::{outlook, Outlook, ProtectedGroup, Selection, Targets};
 pub use walk::Walk;

@@ -52,7 +52,7 @@ enum Quota {
 
 /// A group that was looked at.
 #[derive(Debug)]
-pub struct Group {
+pub struct VisitedGroup {
     /// Its directory,
     pub path: PathBuf,
     /// and its path from the root of its hierarchy on.
@@ -67,7 +67,7 @@ pub struct Group {
     quota: Quota,
 }
 
-impl Group {
+impl VisitedGroup {
     fn bytes(&self) -> usize {
         GROUP_BYTES + self.path.as_os_str().len() + self.shown.len()
     }
@@ -82,7 +82,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// The groups: the top, what is above owners with those, and what each owner has.
-    pub fn read(&self) -> Result<Vec<Group>, HostError> {
+    pub fn read(&self) -> Result<Vec<VisitedGroup>, HostError> {
         let mut groups = vec![self.group(self.hierarchy.top.clone(), 0, Quota::Other)];
         let mut at = 0;
         while at < groups.len() && groups[at].depth < OWNER_DEPTH {
@@ -94,12 +94,12 @@ impl Reader<'_> {
             }
             at += 1;
         }
-        let mut owners: Vec<Vec<Group>> = Vec::new();
+        let mut owners: Vec<Vec<VisitedGroup>> = Vec::new();
         let mut bytes = Vec::new();
         let mut all_bytes = 0;
         for owner in at..groups.len() {
             let below = self.below(&mut groups[owner])?;
-            bytes.push(below.iter().map(Group::bytes).sum::<usize>());
+            bytes.push(below.iter().map(VisitedGroup::bytes).sum::<usize>());
             all_bytes += bytes.last().unwrap_or(&0);
             owners.push(below);
             while all_bytes > ALL_BYTES {
@@ -114,7 +114,7 @@ impl Reader<'_> {
 
     /// What is below an owner, level by level; `above` is a place in it, from 1 on, with 0
     /// for the owner.
-    fn below(&self, owner: &mut Group) -> Result<Vec<Group>, HostError> {
+    fn below(&self, owner: &mut VisitedGroup) -> Result<Vec<VisitedGroup>, HostError> {
         let mut quotas = [OWNER_BYTES; 3];
         let mut below = self.list(owner, &mut quotas)?;
         let mut at = 0;
@@ -129,7 +129,7 @@ impl Reader<'_> {
     }
 
     /// Whether what the groups in a group take is counted.
-    fn counts(&self, group: &Group) -> bool {
+    fn counts(&self, group: &VisitedGroup) -> bool {
         if self.hierarchy.version == Version::One || group.depth < OWNER_DEPTH {
             return true;
         }
@@ -139,7 +139,11 @@ impl Reader<'_> {
 
     /// The groups in a group: all of them, or where there are more than the quota is for,
     /// or what they take is not counted, those that are sought.
-    fn list(&self, group: &mut Group, quotas: &mut [usize; 3]) -> Result<Vec<Group>, HostError> {
+    fn list(
+        &self,
+        group: &mut VisitedGroup,
+        quotas: &mut [usize; 3],
+    ) -> Result<Vec<VisitedGroup>, HostError> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Vec::new());
         }
@@ -156,7 +160,7 @@ impl Reader<'_> {
         let is_deep = depth > DEPTH_MAX || path.as_os_str().len() > PATH_MAX;
         let mut is_cut_off = false;
         let mut counts = None;
-        let mut found: Vec<Group> = Vec::new();
+        let mut found: Vec<VisitedGroup> = Vec::new();
         self.host.each_folder(path, &mut |name: &OsStr| {
             let quota = match is_any_sought {
                 true => self.quota(path, name, &protect, &named),
@@ -202,8 +206,8 @@ impl Reader<'_> {
         }
     }
 
-    fn group(&self, path: PathBuf, depth: usize, quota: Quota) -> Group {
-        Group {
+    fn group(&self, path: PathBuf, depth: usize, quota: Quota) -> VisitedGroup {
+        VisitedGroup {
             shown: self.hierarchy.shown(&path),
             path,
             above: 0,
@@ -216,7 +220,7 @@ impl Reader<'_> {
 }
 
 /// What is protected of what is below an owner.
-fn protected_only(below: Vec<Group>) -> Vec<Group> {
+fn protected_only(below: Vec<VisitedGroup>) -> Vec<VisitedGroup> {
     // Places of those that stay, or that are above what does not.
     let mut places = vec![0];
     let mut kept = Vec::new();
@@ -232,7 +236,11 @@ fn protected_only(below: Vec<Group>) -> Vec<Group> {
 }
 
 /// All of them, the owners from that place on with what is below each.
-fn joined(mut groups: Vec<Group>, first: usize, owners: Vec<Vec<Group>>) -> Vec<Group> {
+fn joined(
+    mut groups: Vec<VisitedGroup>,
+    first: usize,
+    owners: Vec<Vec<VisitedGroup>>,
+) -> Vec<VisitedGroup> {
     for (place, owner) in groups.iter_mut().enumerate().skip(first) {
         owner.owner = place;
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::hierarchy::Hierarchy;
-use super::owners::{Group, Reader, Sought};
+use super::owners::{Reader, Sought, VisitedGroup};
 use super::pattern::GroupPattern;
 use crate::{process, Host, HostError};
 
@@ -122,7 +122,7 @@ impl Targets {
 
     /// `protected`: the groups that are for what runs in them, and why.
     fn of(
-        groups: &[Group],
+        groups: &[VisitedGroup],
         mut protected: HashMap<PathBuf, &'static str>,
         rule: Selection,
     ) -> Targets {

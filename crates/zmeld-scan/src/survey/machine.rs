@@ -11,7 +11,7 @@ use zmeld_linux::Host;
 use crate::survey::Error;
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Machine {
+pub struct MachineDescription {
     pub host: Option<String>,
     /// `uname -r`.
     pub kernel: Option<String>,
@@ -36,15 +36,15 @@ pub struct Machine {
     pub modules: bool,
 }
 
-impl Machine {
+impl MachineDescription {
     /// As it is now.
-    pub fn look(host: &Host) -> Machine {
+    pub fn look(host: &Host) -> MachineDescription {
         let text = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
         let memory = text(meminfo::PATH).unwrap_or_default();
         let memory = Meminfo::new(&memory);
         let swap = memory.bytes("SwapTotal");
         let free = memory.bytes("SwapFree");
-        Machine {
+        MachineDescription {
             host: host_name(host),
             kernel: text("/proc/sys/kernel/osrelease"),
             architecture: architecture(),
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_the_kernel_does_not_say_is_absent() {
         let dir = tempfile::tempdir().unwrap();
-        let machine = Machine::look(&Host::at(dir.path()));
+        let machine = MachineDescription::look(&Host::at(dir.path()));
         assert_eq!(machine.compressed_swap, "none");
         assert_eq!(
             (machine.ram_bytes, machine.ksm_pages_shared, machine.stalls),
@@ -239,7 +239,7 @@ mod tests {
             ("/etc/os-release", "NAME=x\nPRETTY_NAME=\"Debian 12\"\n"),
             ("/etc/machine-id", "0123456789ABCDEF0123456789abcdef\n"),
         ]);
-        let machine = Machine::look(&host);
+        let machine = MachineDescription::look(&host);
         assert_eq!(machine.compressed_swap, "zswap zstd + zram lz4");
         assert_eq!(machine.host.as_deref(), Some("web7"));
         assert_eq!(
@@ -266,7 +266,7 @@ mod tests {
             ("/proc/sys/kernel/osrelease", "6.1.0-x\n"),
             ("/boot/config-6.1.0-x", config),
         ]);
-        let look = || Machine::look(&host);
+        let look = || MachineDescription::look(&host);
         assert_eq!(look().zram_codecs.as_deref(), Some("lzo-rle lz4"));
         assert!(!look().modules);
         let newer = "CONFIG_ZRAM=m\nCONFIG_CRYPTO_LZO=y\nCONFIG_ZRAM_BACKEND_ZSTD=y\n";
@@ -299,7 +299,7 @@ mod tests {
             ("/proc/sys/kernel/hostname", "zmeld-survey-x7k2p\n"),
             ("/proc/self/ns/uts", ""),
         ]);
-        let name = || Machine::look(&host).host;
+        let name = || MachineDescription::look(&host).host;
         // The first process is not to be looked at: an ordinary user, or hidden ones.
         assert_eq!(name().as_deref(), Some("zmeld-survey-x7k2p"));
         // It has a name of its own, which this kernel keeps to itself.

@@ -17,7 +17,7 @@ use zmeld_linux::Host;
 use crate::survey::collect::{Collected, Collector, PageCounts, SharedPages};
 use crate::survey::idle::{Ages, IdlePages};
 use crate::survey::key::{chance, hex, Key};
-use crate::survey::machine::{self, Machine};
+use crate::survey::machine::{self, MachineDescription};
 use crate::survey::objects::{Objects, PoolBytes, CODECS};
 use crate::survey::owners::Owner;
 use crate::survey::pressure::{self, Watch};
@@ -129,7 +129,7 @@ pub struct Survey {
     /// When reading began.
     pub(crate) time: SystemTime,
     pub(crate) key_id: String,
-    pub(crate) facts: Machine,
+    pub(crate) facts: MachineDescription,
     pub(crate) labels: Vec<(String, String)>,
     pub(crate) page_size: u64,
     /// Which processes, in words; none: all of them.
@@ -170,7 +170,7 @@ impl Survey {
             id: hex(&chance::<16>()?),
             time: SystemTime::now(),
             key_id: key.id(),
-            facts: Machine::look(host),
+            facts: MachineDescription::look(host),
             labels: options.labels.clone(),
             page_size: rustix::param::page_size() as u64,
             selection: None,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::{note, Device, Group, Observation};
+use super::{note, Device, LimitedGroup, Observation};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
@@ -160,7 +160,7 @@ impl Notes {
 pub(super) fn read(
     reader: &mut Reader,
     kills: Option<u64>,
-    groups: Option<&[Group]>,
+    groups: Option<&[LimitedGroup]>,
     devices: &[Device],
 ) -> Lately {
     let can_limit = groups.is_some();
@@ -215,7 +215,7 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
     }
 }
 
-fn counters(kills: Option<u64>, groups: &[Group], devices: &[Device]) -> Counters {
+fn counters(kills: Option<u64>, groups: &[LimitedGroup], devices: &[Device]) -> Counters {
     let mut all = Counters::new();
     all.extend(kills.map(|kills| ("oom_kill".to_owned(), kills)));
     for group in groups {
@@ -256,7 +256,7 @@ impl Lately {
     }
 
     /// Times that a group was refused swap.
-    pub fn refused(&self, group: &Group) -> u64 {
+    pub fn refused(&self, group: &LimitedGroup) -> u64 {
         self.rose(&of_group(&group.path, "refused"))
     }
 
@@ -277,7 +277,7 @@ impl Lately {
         }
     }
 
-    fn attribute(&mut self, groups: &[Group], can_limit: bool) {
+    fn attribute(&mut self, groups: &[LimitedGroup], can_limit: bool) {
         let counts: Vec<(&str, u64)> = groups
             .iter()
             .map(|group| {
@@ -314,20 +314,20 @@ impl Lately {
     }
 
     /// Kills in groups that are there, and that no limit of theirs explains.
-    fn seen_of_machine(&self, groups: &[Group]) -> u64 {
-        let is_below = |group: &Group, other: &Group| {
+    fn seen_of_machine(&self, groups: &[LimitedGroup]) -> u64 {
+        let is_below = |group: &LimitedGroup, other: &LimitedGroup| {
             let rest = group.path.strip_prefix(&other.path);
             rest.is_some_and(|rest| rest.starts_with('/')) && group != other
         };
         // With version 2 the topmost count all; with version 1 each counts its own, and
         // a limit above says nothing of whom it made the kernel kill.
-        let is_counted = |group: &&Group| {
+        let is_counted = |group: &&LimitedGroup| {
             !groups.iter().any(|other| {
                 is_below(group, other)
                     && (other.is_hierarchical || other.memory_max_bytes.is_some())
             })
         };
-        let unexplained = |group: &Group| {
+        let unexplained = |group: &LimitedGroup| {
             let kills = self.rose(&of_group(&group.path, "oom_kill"));
             kills.saturating_sub(self.rose(&of_group(&group.path, "limit")))
         };

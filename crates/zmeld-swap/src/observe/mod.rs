@@ -61,7 +61,7 @@ pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
-pub use system::{Activity, Group, Hibernation, Memory, Tunables};
+pub use system::{Activity, Hibernation, LimitedGroup, Memory, Tunables};
 pub use tier::{ObservedKind, TierState};
 pub use zmeld_linux::pressure::{Pressure, Stall};
 pub use zswap::Zswap;
@@ -97,7 +97,7 @@ pub struct Observation {
     /// Whether and where the machine hibernates to.
     pub hibernation: Hibernation,
     /// Control groups that limit memory or swap, or where that was felt.
-    pub groups: Vec<Group>,
+    pub groups: Vec<LimitedGroup>,
     /// What happened lately.
     pub lately: Lately,
     /// What `zmeld watch` reclaims ahead of time; absent where it does not.

@@ -2,7 +2,7 @@
 //! `zmeld_config::advice` says, as a configuration.
 
 use zmeld_config::advice::{
-    self as advice, CodecVerdict, Facts, Recommendation, SwapKinds, TierKind, Wish,
+    self as advice, CodecVerdict, Facts, Preferences, Recommendation, SwapKinds, TierKind,
 };
 
 use crate::observe::machine::Machine;
@@ -14,7 +14,7 @@ use zmeld_config::{
 /// What the user decided.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)] // Their names say what the fields are.
-pub struct Choice {
+pub struct UserChoice {
     pub kind: Option<TierKind>,
     pub size: Option<Size>,
     pub codec: Option<Codec>,
@@ -41,7 +41,7 @@ pub struct Recommended {
 /// and pages were measured not to compress.
 pub fn recommend(
     machine: &Machine,
-    choice: &Choice,
+    choice: &UserChoice,
     measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Result<Recommended, String> {
@@ -53,7 +53,7 @@ pub fn recommend(
     };
     let advised = advice::recommend(
         &facts,
-        &Wish {
+        &Preferences {
             kind,
             size_bytes: choice.size.map(|size| size.bytes(machine.ram_bytes)),
             codec: choice.codec.as_ref().map(Codec::to_string),
@@ -116,7 +116,11 @@ pub fn recommend(
 
 /// Refuses choices that contradict each other, and a device of pages that do not
 /// compress unless it was asked for by name.
-fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), String> {
+fn check_choice(
+    choice: &UserChoice,
+    kind: TierKind,
+    measured: &CodecVerdict,
+) -> Result<(), String> {
     if let (None, true, CodecVerdict::NothingToGain(_)) = (choice.kind, kind.is_in_ram(), measured)
     {
         return Err(format!(
@@ -155,7 +159,7 @@ mod tests {
             ratio: 3.2,
             bytes: 2 << 30,
         };
-        let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
+        let found = recommend(&machine(), &UserChoice::default(), &found, &[]).unwrap();
         let config = found.config;
         let device = only_tier(&config).ram().unwrap();
         assert_eq!(device.codec, [Codec::new("zstd")]);
@@ -170,11 +174,11 @@ mod tests {
     #[test]
     fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
         let nothing = CodecVerdict::NothingToGain(1.03);
-        let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
+        let err = recommend(&machine(), &UserChoice::default(), &nothing, &[]).unwrap_err();
         assert!(err.to_string().contains("1.03x at best"), "{err}");
-        let choice = Choice {
+        let choice = UserChoice {
             kind: Some(TierKind::Zram),
-            ..Choice::default()
+            ..UserChoice::default()
         };
         assert!(recommend(&machine(), &choice, &nothing, &[]).is_ok());
     }

@@ -145,7 +145,7 @@ pub struct Hibernation {
 
 /// A control group with a limit on memory or swap.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Group {
+pub struct LimitedGroup {
     /// Its path below the mount.
     pub path: String,
     /// Swap in use (`memory.swap.current`).
@@ -258,7 +258,7 @@ const GROUPS_MAX: usize = 4096;
 
 /// The control groups that limit memory, swap or zswap, or where a limit was felt;
 /// wherever the memory controller is mounted. None where no group can limit memory.
-pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
+pub(super) fn groups(reader: &mut Reader) -> Option<Vec<LimitedGroup>> {
     let hierarchy = match Hierarchy::find(reader.host()) {
         Ok(hierarchy) => hierarchy?,
         // There are groups, perhaps, and they are not seen.
@@ -328,7 +328,7 @@ fn counted(text: Option<&str>, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<LimitedGroup> {
     // The root has no limits, and so no file.
     let swap = reader.number(&format!("{folder}/memory.swap.current"))?;
     let mut limit = |name: &str| {
@@ -351,7 +351,7 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     if limited.iter().all(Option::is_none) && !felt && zswap_writeback != Some(false) {
         return None;
     }
-    Some(Group {
+    Some(LimitedGroup {
         path: path.to_owned(),
         swap_bytes: swap,
         swap_max_bytes,
@@ -371,7 +371,7 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     })
 }
 
-fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<LimitedGroup> {
     let events = reader.optional(&format!("{folder}/memory.oom_control"))?;
     let oom_kills = counted(Some(&events), "oom_kill");
     let limit = reader.number(&format!("{folder}/memory.limit_in_bytes"));
@@ -384,13 +384,13 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     let mut reached = |name: &str| reader.number(&format!("{folder}/{name}")).unwrap_or(0);
     let times = reached("memory.failcnt").saturating_add(reached("memory.memsw.failcnt"));
     let limit_reached = memory_max_bytes.map_or(0, |_| times.min(oom_kills));
-    Some(Group {
+    Some(LimitedGroup {
         path: path.to_owned(),
         memory_bytes: reader.number(&format!("{folder}/memory.usage_in_bytes")),
         memory_max_bytes,
         limit_reached,
         oom_kills,
-        ..Group::default()
+        ..LimitedGroup::default()
     })
 }
 

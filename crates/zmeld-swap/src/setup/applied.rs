@@ -4,7 +4,7 @@
 use crate::observe::applied::{Applied, AppliedTier};
 use crate::setup::error::Error;
 use crate::setup::journal::State;
-use crate::setup::plan::Group;
+use crate::setup::plan::PlanPart;
 use crate::setup::step::{added, path_of, Record, Step};
 use crate::setup::steps::Area;
 use zmeld_linux::Host;
@@ -18,8 +18,8 @@ pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
 /// The same of what was read of its journal.
 pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
-    let groups = Group::recorded(&state.records).into_iter();
-    let tiers = groups.filter(|group| Group::is_tier(&group.name));
+    let groups = PlanPart::recorded(&state.records).into_iter();
+    let tiers = groups.filter(|group| PlanPart::is_tier(&group.name));
     let tiers = tiers.map(|group| applied_tier(host, &state.records, &group.name));
     Ok(Applied {
         config: state.config.clone(),
@@ -31,7 +31,7 @@ pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
 fn applied_tier(host: &Host, records: &[Record], group: &str) -> Result<AppliedTier, Error> {
     let mut tier = AppliedTier {
         device: added(host, records, group)?,
-        name: Group::current(group).replacen("tier.", "", 1),
+        name: PlanPart::current(group).replacen("tier.", "", 1),
         area: None,
         lost: None,
     };

@@ -20,7 +20,9 @@ use crate::setup::error::Error;
 use crate::setup::event::{Event, Listener};
 use crate::setup::identity::Identity;
 use crate::setup::journal::Journal;
-use crate::setup::plan::{compare, holds, revive, take_over, Group, OnUnreadable, Plan, Planned};
+use crate::setup::plan::{
+    compare, holds, revive, take_over, OnUnreadable, Plan, PlanPart, Planned,
+};
 pub use crate::setup::plan::{Done, Skipped, StandIn};
 use crate::setup::step::{Record, Step, StepContext};
 use crate::setup::steps;
@@ -214,7 +216,7 @@ pub fn down(
         let group = &run.journal.records()[index].group;
         // What its steps before this one stand on; and with the last tier goes the rest.
         let is_needed = |(failed, _): &(String, Error)| {
-            Group::current(failed) == Group::current(group) || !Group::is_tier(group)
+            PlanPart::current(failed) == PlanPart::current(group) || !PlanPart::is_tier(group)
         };
         if failed.iter().any(is_needed) {
             continue;
@@ -271,16 +273,16 @@ fn is_of_file(step: &Step) -> bool {
 /// The indexes of the records that [`down`] takes back, ascending.
 fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
-        let group = Group::current(&record.group);
-        only.is_none_or(|only| only.iter().any(|tier| group == Group::of_tier(tier)))
+        let group = PlanPart::current(&record.group);
+        only.is_none_or(|only| only.iter().any(|tier| group == PlanPart::of_tier(tier)))
     };
     let any_tier_stays = records
         .iter()
-        .any(|record| Group::is_tier(&record.group) && !named(record));
+        .any(|record| PlanPart::is_tier(&record.group) && !named(record));
     (0..records.len())
         .filter(|&index| {
             let record = &records[index];
-            named(record) || !any_tier_stays && !Group::is_tier(&record.group)
+            named(record) || !any_tier_stays && !PlanPart::is_tier(&record.group)
         })
         .collect()
 }
@@ -411,7 +413,8 @@ impl Run<'_> {
             }
             let result = match self.apply_group(group) {
                 Err(err)
-                    if (group.optional || plan.options.at_boot && Group::is_tier(&group.name))
+                    if (group.optional
+                        || plan.options.at_boot && PlanPart::is_tier(&group.name))
                         && !matches!(err, Error::Interrupted { .. })
                         && !plan.is_dispensable(&err) =>
                 {
@@ -429,7 +432,7 @@ impl Run<'_> {
     fn retire(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
         for &index in plan.replaced.iter().rev() {
             let record = &plan.records[index];
-            let group = Group::current(&record.group);
+            let group = PlanPart::current(&record.group);
             let is_kept = self.report.skipped.iter().any(|it| it.group == group);
             let at = self.journal.records().iter().position(|it| it == record);
             let Some(at) = at.filter(|_| !is_kept) else {
@@ -445,16 +448,18 @@ impl Run<'_> {
         let Record { group, step, .. } = self.journal.records()[index].clone();
         match self.take_back(index) {
             // No page is in it any more.
-            Err(err) if Group::current(&group) != group && matches!(step, Step::AddDevice(_)) => {
+            Err(err)
+                if PlanPart::current(&group) != group && matches!(step, Step::AddDevice(_)) =>
+            {
                 self.is_left = true;
-                self.tell_left(Group::current(&group), &err);
+                self.tell_left(PlanPart::current(&group), &err);
                 Ok(())
             }
             result => result.map_err(|err| (group, err)),
         }
     }
 
-    fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
+    fn apply_group(&mut self, group: &PlanPart) -> Result<(), Error> {
         for (at, planned) in group.steps.iter().enumerate() {
             // Two codecs of a list may have the same parameters.
             let count = group.steps[..=at].iter();
@@ -562,11 +567,11 @@ impl Run<'_> {
     /// Takes back all of an optional group that failed, but for the device that it was to
     /// replace, and goes on. A step that cannot be taken back costs no other group its place
     /// either.
-    fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
+    fn give_up(&mut self, group: &PlanPart, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
         let mut taken_back = Ok(());
-        let old = Group::replaced(&group.name);
+        let old = PlanPart::replaced(&group.name);
         let has_old = self.journal.records().iter().any(|it| it.group == old);
         for index in (0..count).rev() {
             let record = &self.journal.records()[index];
@@ -639,7 +644,7 @@ impl Run<'_> {
         }
         let removed = std::mem::take(&mut self.removed);
         let mut groups = self.journal.records().iter().map(|it| it.group.as_str());
-        if !removed.is_empty() || groups.any(|it| it != Group::current(it)) {
+        if !removed.is_empty() || groups.any(|it| it != PlanPart::current(it)) {
             let found = &mut self.found;
             self.journal.change(|state| {
                 state.records.extend(removed);
@@ -647,7 +652,7 @@ impl Run<'_> {
             })?;
         }
         let mut first = Ok(());
-        let mut groups = Group::recorded(&self.found);
+        let mut groups = PlanPart::recorded(&self.found);
         groups.retain(|group| self.touched.contains(&group.name));
         for group in groups {
             let is_off = |it: &Planned| matches!(it.step, Step::SwapOff(_));
@@ -672,7 +677,7 @@ impl Run<'_> {
         });
     }
 
-    fn restore(&mut self, group: &Group) -> Result<(), Error> {
+    fn restore(&mut self, group: &PlanPart) -> Result<(), Error> {
         let found = compare(
             self.host,
             group,
@@ -690,7 +695,8 @@ impl Run<'_> {
         let mut now: Vec<&Record> = self.journal.records().iter().collect();
         let mut missing = Vec::new();
         for before in &self.found {
-            let is_of = |it: &Record| Group::current(&it.group) == Group::current(&before.group);
+            let is_of =
+                |it: &Record| PlanPart::current(&it.group) == PlanPart::current(&before.group);
             let same = |it: &&Record| it.done && is_of(it) && it.step == before.step;
             match now.iter().position(same) {
                 Some(at) => drop(now.swap_remove(at)),

@@ -19,8 +19,8 @@ use crate::setup::error::Error;
 use crate::setup::event::{Event, Listener};
 use crate::setup::identity::Identity;
 use crate::setup::steps::{
-    areas, AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
-    SetValue, SwapOff, SwapOn, Thing,
+    areas, AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, PathMatch,
+    SetAttribute, SetValue, SwapOff, SwapOn,
 };
 use zmeld_linux::Host;
 
@@ -219,11 +219,11 @@ impl<'a> StepContext<'a> {
     }
 
     /// Whether what was found is there and the step's own; what is another's is left, and named.
-    pub(crate) fn is_own(&mut self, path: &Path, found: &Thing) -> bool {
-        if let Thing::Other(why) = found {
+    pub(crate) fn is_own(&mut self, path: &Path, found: &PathMatch) -> bool {
+        if let PathMatch::Other(why) = found {
             self.tell_left(path, why);
         }
-        matches!(found, Thing::Same)
+        matches!(found, PathMatch::Same)
     }
 
     /// Says of something that it is left, and why.

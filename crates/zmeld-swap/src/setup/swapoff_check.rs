@@ -340,7 +340,7 @@ fn look(
         return Ok(Findings::default());
     };
     let programs = Programs::read(host, &hierarchy);
-    let look = Look {
+    let look = RoomCheck {
         host,
         programs: &programs.map_err(|source| Error::GroupsUnread { source })?,
         hierarchy: &hierarchy,
@@ -370,7 +370,7 @@ struct Usage {
     together_room: Option<u64>,
 }
 
-struct Look<'a> {
+struct RoomCheck<'a> {
     host: &'a Host,
     hierarchy: &'a Hierarchy,
     programs: &'a Programs,
@@ -395,7 +395,7 @@ struct Above {
     swap_room: i128,
 }
 
-impl Look<'_> {
+impl RoomCheck<'_> {
     /// Looks at the groups; of one without swap at no more.
     fn through(mut self, mut walk: Walk<'_>) -> Result<Findings, HostError> {
         let mut above: Vec<Above> = Vec::new();

@@ -13,7 +13,7 @@ use zmeld_linux::{shell, Host};
 use crate::observe::applied::Applied;
 use crate::observe::run_folder::{is_locked, WATCH_LOCK};
 use crate::setup::journal::State;
-use crate::setup::plan::{in_plain, Group, Plan, Refused};
+use crate::setup::plan::{in_plain, Plan, PlanPart, Refused};
 use crate::setup::step::{Record, Step};
 use crate::setup::Error;
 use crate::status::config_check::guarding;
@@ -155,7 +155,7 @@ impl Outstanding {
         let guard = wanted.watch.guard.is_some();
         let is_guarded = guard.then(|| is_locked(host, GUARD_LOCK)).flatten();
         let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
-        let mut look = Look {
+        let mut look = Comparison {
             host,
             wanted: &wanted,
             applied: applied.as_ref(),
@@ -254,7 +254,7 @@ fn not_encrypted(
     asked: &Asked,
 ) -> Vec<Finding> {
     let refused = |tier: &Tier| {
-        let group = Group::of_tier(tier.name.as_str());
+        let group = PlanPart::of_tier(tier.name.as_str());
         let mut errors = not_planned.iter().filter(|it| it.0 == group);
         let mut skipped = plan.iter().flat_map(|it| &it.skipped);
         let reason = skipped.find(|it| it.group == group);
@@ -299,7 +299,7 @@ fn encrypted_instead(path: &Path, refused: Option<String>, asked: &Asked) -> Rem
     Remedy::run(commands).said(words)
 }
 
-struct Look<'a> {
+struct Comparison<'a> {
     host: &'a Host,
     wanted: &'a Config,
     applied: Option<&'a Applied>,
@@ -309,7 +309,7 @@ struct Look<'a> {
     is_refused: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Comparison<'a> {
     fn add(&mut self, subject: String, what: impl Into<String>, why: String) {
         self.push(subject, what, why, String::new());
     }
@@ -323,7 +323,7 @@ impl<'a> Look<'a> {
         let mut groups = self
             .records
             .iter()
-            .map(|record| Group::current(&record.group));
+            .map(|record| PlanPart::current(&record.group));
         groups.any(|it| it == group)
     }
 
@@ -366,7 +366,7 @@ impl<'a> Look<'a> {
         let mut names: Vec<&str> = planned.collect();
         let planned = names.len();
         for done in &plan.undone {
-            let name = Group::current(&done.group);
+            let name = PlanPart::current(&done.group);
             if !names.contains(&name) {
                 names.push(name);
             }
@@ -374,14 +374,14 @@ impl<'a> Look<'a> {
         for &at in plan.removed.iter().chain(&plan.replaced) {
             let old = &self.records[at];
             let made = old.outcome.as_ref();
-            if let Some(made) = made.filter(|_| Group::current(&old.group) != old.group) {
+            if let Some(made) = made.filter(|_| PlanPart::current(&old.group) != old.group) {
                 let what = "its tier has another device, or is gone: zmeld up would take it back";
                 self.add(made.name.clone(), what, String::new());
             }
         }
         for (at, name) in names.into_iter().enumerate() {
             let (open, undone) = self.of_group(plan, name);
-            let is_tier = Group::is_tier(name);
+            let is_tier = PlanPart::is_tier(name);
             if open.is_empty() && undone.is_empty() {
                 continue;
             } else if is_tier && !self.is_ours(name) {

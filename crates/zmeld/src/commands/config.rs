@@ -13,7 +13,7 @@ use zmeld_linux::Host;
 use zmeld_report::text::inert;
 use zmeld_swap::migrate::import::import;
 use zmeld_swap::observe::machine::Machine;
-use zmeld_swap::observe::recommend::{recommend, Choice};
+use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::Error;
 use zmeld_swap::status::config_check::config_check;
@@ -175,7 +175,7 @@ fn completed(
         Some(state) => state.config.clone(),
         None => {
             let own = super::setup::own_swaps(host);
-            let found = recommend(machine, &Choice::default(), &CodecVerdict::Not, &own);
+            let found = recommend(machine, &UserChoice::default(), &CodecVerdict::Not, &own);
             found.map_err(|what| Error::Refused { what })?.config
         }
     };

@@ -11,7 +11,7 @@ const PAGE: u64 = 4096;
 
 /// A size, and how it was come by.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct EvaluatedSize {
     pub size: Size,
     /// It is right for one size of RAM only.
     pub remark: Option<String>,
@@ -57,7 +57,7 @@ pub(super) fn bytes(text: &str, ram_bytes: u64, variables: &[String]) -> Result<
 
 /// The size that is so many bytes here: at any size of RAM where zmeld has words for what
 /// the expression says, else as it is.
-pub(super) fn size(text: &str, bytes: u64, ram_bytes: u64) -> Found {
+pub(super) fn size(text: &str, bytes: u64, ram_bytes: u64) -> EvaluatedSize {
     let near = |size: &Size| {
         // zram-generator takes whole MiB of RAM.
         let slack = if ram_bytes.is_multiple_of(MIB) {
@@ -69,8 +69,8 @@ pub(super) fn size(text: &str, bytes: u64, ram_bytes: u64) -> Found {
         size.bytes(ram_bytes).abs_diff(bytes) <= slack * share
     };
     match shape(text).filter(near) {
-        Some(size) => Found { size, remark: None },
-        None => Found {
+        Some(size) => EvaluatedSize { size, remark: None },
+        None => EvaluatedSize {
             // As zram rounds what it is given.
             size: Size::Bytes(Bytes(bytes.div_ceil(PAGE).saturating_mul(PAGE))),
             remark: Some(format!(

@@ -9,7 +9,7 @@ use zmeld_linux::tree::Tree;
 
 use super::others::{in_place_of, mask, mask_of_generator};
 use super::{
-    bytes, carriage_return, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE,
+    bytes, carriage_return, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE,
 };
 use crate::migrate::generator::is_off;
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
@@ -27,10 +27,10 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         .into_iter()
         .find(|word| is_off(&kernels, word));
     let off = match word {
-        Some(word) => Some(Line::of_tool(Path::new(COMMAND_LINE), word)),
+        Some(word) => Some(SourceLine::of_tool(Path::new(COMMAND_LINE), word)),
         None => mask(&tree, &["swap.target"])
             .or_else(|| mask_of_generator(&tree, "systemd-fstab-generator"))
-            .map(|file| Line::of_tool(&file, "a mask")),
+            .map(|file| SourceLine::of_tool(&file, "a mask")),
     };
     // What has a line already, which systemd takes, whatever it is named there.
     let mut seen: BTreeMap<PathBuf, usize> = BTreeMap::new();
@@ -98,24 +98,24 @@ fn table(
     root: &Path,
     file: &str,
     is_between: impl Fn(char) -> bool + Copy,
-) -> Result<Vec<(Line, Vec<String>)>, HostError> {
+) -> Result<Vec<(SourceLine, Vec<String>)>, HostError> {
     let text = bytes(root, Path::new(file))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines = (1..).zip(text.split('\n')).map(|(number, text)| {
         let text = text.trim_matches(is_between);
         let fields = text.split(is_between).filter(|field| !field.is_empty());
-        let line = Line {
+        let line = SourceLine {
             file: file.into(),
             number,
             text: text.to_owned(),
         };
         (line, fields.map(unescape).collect())
     });
-    let is_said = |(line, _): &(Line, Vec<String>)| !line.text.starts_with('#');
+    let is_said = |(line, _): &(SourceLine, Vec<String>)| !line.text.starts_with('#');
     Ok(lines.filter(is_said).collect())
 }
 
-fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut Imported) {
+fn area(device: &str, options: &str, line: &SourceLine, volumes: &[Volume], into: &mut Imported) {
     if device.starts_with("/dev/zram") {
         into.left(
             line,
@@ -192,7 +192,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
 /// not set up at boot.
 fn read_options(
     options: &str,
-    line: &Line,
+    line: &SourceLine,
     disk: &mut DiskSwap,
     into: &mut Imported,
 ) -> Option<bool> {
@@ -248,7 +248,7 @@ struct Volume {
     remark: Option<&'static str>,
     discards: bool,
     may_fail: bool,
-    line: Line,
+    line: SourceLine,
 }
 
 /// Options of every volume that say what zmeld does as well. Any other may say where its

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use ini::Ini;
 
-use super::{Imported, Line};
+use super::{Imported, SourceLine};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
 /// The keys of a section, each with what it says and the line that said it last.
-pub(super) type Section = BTreeMap<String, (String, Line)>;
+pub(super) type Section = BTreeMap<String, (String, SourceLine)>;
 
 /// All sections by their names. One without keys has the empty one, as they all do.
 pub(super) type Sections = BTreeMap<String, Section>;
@@ -84,7 +84,7 @@ pub(super) struct Entry {
     pub section: Option<String>,
     /// None for the head of a section.
     pub says: Option<(String, String)>,
-    pub line: Line,
+    pub line: SourceLine,
 }
 
 /// A section that no file has: where it is read as one, what stands before it is at its end.
@@ -97,8 +97,8 @@ const LINES_MAX: usize = 256;
 ///
 /// # Errors
 /// The line for which it reads nothing, and why.
-pub(super) fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, (Line, String)> {
-    let of = |number: usize, text: &str| Line {
+pub(super) fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, (SourceLine, String)> {
+    let of = |number: usize, text: &str| SourceLine {
         file: path.to_owned(),
         number,
         text: text.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -148,7 +148,7 @@ pub(super) fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, (Line, Stri
 /// Adds what the lines say as systemd reads them (systemd.syntax); `refusal` says why a
 /// section is passed over, if it is.
 pub(super) fn read(
-    lines: Vec<Line>,
+    lines: Vec<SourceLine>,
     sections: &mut Sections,
     into: &mut Imported,
     refusal: impl Fn(&str) -> Option<&'static str>,
@@ -195,6 +195,6 @@ pub(super) fn read(
 }
 
 /// What a key says: its value and its line.
-pub(super) fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s Line)> {
+pub(super) fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s SourceLine)> {
     section.get(key).map(|(value, line)| (value.as_str(), line))
 }

@@ -198,7 +198,7 @@ impl Imported {
             .insert(format!("tier.{tier}.{key}"), comment.into());
     }
 
-    fn left(&mut self, line: &Line, why: &str) {
+    fn left(&mut self, line: &SourceLine, why: &str) {
         self.left.push(format!("{line}: {why}"));
     }
 
@@ -274,7 +274,7 @@ fn swap_options(options: &str) -> SwapOptions<'_> {
 
 impl SwapOptions<'_> {
     /// Names what was not taken.
-    fn note(&self, line: &Line, into: &mut Imported) {
+    fn note(&self, line: &SourceLine, into: &mut Imported) {
         for (option, why) in &self.wrong {
             into.left(line, &format!("option {option:?}: {why}"));
         }
@@ -286,17 +286,17 @@ impl SwapOptions<'_> {
 
 /// A line of another tool's file.
 #[derive(Debug, Clone)]
-struct Line {
+struct SourceLine {
     file: PathBuf,
     /// From 1; 0 where no line says it.
     number: usize,
     text: String,
 }
 
-impl Line {
+impl SourceLine {
     /// What a tool does without being told, beside the file that could say it.
-    fn of_tool(file: &Path, text: &str) -> Line {
-        Line {
+    fn of_tool(file: &Path, text: &str) -> SourceLine {
+        SourceLine {
             file: file.to_owned(),
             number: 0,
             text: text.to_owned(),
@@ -304,7 +304,7 @@ impl Line {
     }
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for SourceLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const MAX: usize = 160;
         match self.number {
@@ -357,14 +357,14 @@ fn bytes(root: &Path, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
 
 /// The lines of a file of the machine, without comments and blank lines; nothing
 /// if there is no such file.
-fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
+fn lines(root: &Path, path: &Path) -> Result<Option<Vec<SourceLine>>, HostError> {
     let Some(bytes) = bytes(root, path)? else {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().enumerate().filter_map(|(at, line)| {
         let line = line.trim();
-        (!line.is_empty() && !line.starts_with(['#', ';'])).then(|| Line {
+        (!line.is_empty() && !line.starts_with(['#', ';'])).then(|| SourceLine {
             file: path.to_owned(),
             number: at + 1,
             text: line.to_owned(),

@@ -9,7 +9,7 @@ use zmeld_linux::fstab::{unit_name, PACKAGED_UNITS};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::{swaps, Host, HostError};
 
-use super::{command_line, lines, Imported, Line, COMMAND_LINE};
+use super::{command_line, lines, Imported, SourceLine, COMMAND_LINE};
 
 /// Files of other tools, with whose they are.
 const FILES: [(&str, &str); 19] = [
@@ -97,7 +97,7 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
     let is_there = |path: &str| tree.metadata(Path::new(path)).is_ok_and(|it| it.is_file());
     for (path, tool) in FILES {
         if is_there(path) && !(path.contains("zramswap.") && is_there(ZRAM_TOOLS)) {
-            let line = Line::of_tool(Path::new(path), tool);
+            let line = SourceLine::of_tool(Path::new(path), tool);
             into.left(&line, NOT_READ);
         }
     }
@@ -119,7 +119,7 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
             let mut lines = rules.lines().map(str::trim);
             let is_device = |line: &&str| !line.starts_with('#') && line.contains("disksize");
             if let Some(rule) = lines.find(|line| is_device(line) && line.contains("zram")) {
-                let line = Line::of_tool(&file, rule);
+                let line = SourceLine::of_tool(&file, rule);
                 into.left(
                     &line,
                     "a rule of udev makes the device; name a zram tier instead",
@@ -128,7 +128,7 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
         }
     }
     for word in command_line(root).split_whitespace() {
-        let line = Line::of_tool(Path::new(COMMAND_LINE), word);
+        let line = SourceLine::of_tool(Path::new(COMMAND_LINE), word);
         if word.starts_with("systemd.swap-extra=") || word.starts_with("systemd.swap_extra=") {
             into.left(&line, NOT_READ);
         } else if word.starts_with("zswap.") {
@@ -167,7 +167,7 @@ pub(super) fn in_use(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         };
         let is_said = |left: &String| left.contains(&*area.shown()) || left.contains(&unit);
         if !is_known && !into.left.iter().any(is_said) {
-            let line = Line::of_tool(Path::new(swaps::PATH), &area.shown());
+            let line = SourceLine::of_tool(Path::new(swaps::PATH), &area.shown());
             into.left(
                 &line,
                 "it is in use, and no file that zmeld reads sets it up; write it as a tier",
@@ -196,6 +196,6 @@ fn units(tree: &Tree, folder: &Path, into: &mut Imported) {
             None if !is_folder && is_swap(&name) && !is_mask(tree, &file) => NOT_READ,
             _ => continue,
         };
-        into.left(&Line::of_tool(&file, "a unit of systemd"), why);
+        into.left(&SourceLine::of_tool(&file, "a unit of systemd"), why);
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::expression::Failure;
 use super::ini::{self, get, Rules, Section, Sections};
 use super::others::mask_of_generator;
-use super::{expression, lines, Imported, Line, Tool};
+use super::{expression, lines, Imported, SourceLine, Tool};
 use zmeld_config::{DiskSwap, Kind, Location, Source};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
@@ -78,7 +78,7 @@ pub(super) fn import(
         return Ok(ZramWanted::NotAsked);
     };
     if let Some(file) = mask_of_generator(&tree, "rpi-swap-generator") {
-        let line = Line::of_tool(&file, "a mask");
+        let line = SourceLine::of_tool(&file, "a mask");
         into.left(&line, "it keeps rpi-swap from setting up anything");
         return Ok(ZramWanted::NotAsked);
     }
@@ -97,7 +97,7 @@ pub(super) fn import(
         });
     }
     note_unknown(&sections, into);
-    let by_default = Line::of_tool(&first, BY_DEFAULT);
+    let by_default = SourceLine::of_tool(&first, BY_DEFAULT);
     let empty = Section::new();
     let section = |name: &str| sections.get(name).unwrap_or(&empty);
     Ok(match mechanism(section("Main"), into) {
@@ -142,10 +142,11 @@ fn mechanism<'s>(main: &'s Section, into: &mut Imported) -> &'s str {
 }
 
 /// The keys of zram-generator that stand for its device.
-fn device(zram: &Section, by_default: &Line, into: &mut Imported) -> Section {
+fn device(zram: &Section, by_default: &SourceLine, into: &mut Imported) -> Section {
     let (size, line) = size(zram, by_default, into);
-    let key =
-        |key: &str, value: &str, line: &Line| (key.to_owned(), (value.to_owned(), line.clone()));
+    let key = |key: &str, value: &str, line: &SourceLine| {
+        (key.to_owned(), (value.to_owned(), line.clone()))
+    };
     Section::from([
         key("", "", &line),
         key("zram-size", &size, &line),
@@ -157,7 +158,7 @@ fn device(zram: &Section, by_default: &Line, into: &mut Imported) -> Section {
 /// A size as zram-generator's arithmetic has it, and the line that says it: a fixed one,
 /// or a multiple of RAM up to a limit, which an empty value takes away. What is negative is a
 /// number to its scripts, too, of which nothing comes.
-fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, Line) {
+fn size(section: &Section, by_default: &SourceLine, into: &mut Imported) -> (String, SourceLine) {
     if let Some((value, line)) = get(section, "FixedSizeMiB").filter(|(value, _)| !value.is_empty())
     {
         match value.parse::<i64>() {
@@ -194,7 +195,7 @@ fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, L
 }
 
 /// Its file as a tier. It has no priority there.
-fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Imported) {
+fn swap_file(file: &Section, ram_bytes: u64, by_default: &SourceLine, into: &mut Imported) {
     let path = get(file, "Path").map_or("/var/swap", |(path, _)| path);
     if let Some((_, line)) = get(file, "Path").filter(|(path, _)| !path.starts_with('/')) {
         return into.left(line, "it is no absolute path, so there is no file here");
@@ -237,7 +238,7 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
 
 /// Pages that the device writes to a file are not carried over: a swap file below the
 /// device instead would hold the pages in use.
-fn not_written_back(file: &Section, zram: &Section, by_default: &Line, into: &mut Imported) {
+fn not_written_back(file: &Section, zram: &Section, by_default: &SourceLine, into: &mut Imported) {
     let path = get(file, "Path").map_or("/var/swap", |(path, _)| path);
     let line = ["WritebackTrigger", "WritebackPeriodicInterval"]
         .iter()

@@ -7,7 +7,7 @@ use super::expression::{self, Failure};
 use super::ini::{self, get, Entry, Rules, Section, Sections};
 use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
-use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
+use super::{bytes, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE};
 use zmeld_config::{
     Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
@@ -29,11 +29,11 @@ const SWAP_MIN: u64 = 40 << 10;
 const BYTES_PER_BYTE: u64 = 256;
 
 /// The line for which zram-generator makes no device at all, and what is wrong with it.
-type Refused = (Line, String);
+type Refused = (SourceLine, String);
 
 /// What all files say together.
 #[derive(Default)]
-struct Said {
+struct MergedFiles {
     devices: Sections,
     /// Those whose values commands would tell.
     variables: Vec<String>,
@@ -67,7 +67,7 @@ fn read(
     root: &Path,
     rpi: &ZramWanted,
     into: &mut Imported,
-) -> Result<Result<Said, Refused>, HostError> {
+) -> Result<Result<MergedFiles, Refused>, HostError> {
     let mut files = ini::files(
         root,
         &DIRECTORIES,
@@ -75,14 +75,14 @@ fn read(
         Rules::ZramGenerator,
         into,
     )?;
-    let mut said = Said::default();
+    let mut said = MergedFiles::default();
     let tree = Tree::new(root);
     let asked = switch(root);
     let off = match &asked {
-        Some((word, false)) => Some(Line::of_tool(Path::new(COMMAND_LINE), word)),
+        Some((word, false)) => Some(SourceLine::of_tool(Path::new(COMMAND_LINE), word)),
         _ => mask_of_generator(&tree, "zram-generator")
             .or_else(|| mask(&tree, &["swap.target"]))
-            .map(|file| Line::of_tool(&file, "a mask")),
+            .map(|file| SourceLine::of_tool(&file, "a mask")),
     };
     if let Some(line) = off {
         if !files.is_empty() || matches!(rpi, ZramWanted::Device(_)) {
@@ -103,7 +103,7 @@ fn read(
             add(rpi, &mut said.devices);
         }
         let Some(file) = files.get(at) else { continue };
-        let of_file = |why: &str| (Line::of_tool(file, ""), why.to_owned());
+        let of_file = |why: &str| (SourceLine::of_tool(file, ""), why.to_owned());
         let Some(text) = bytes(root, file)? else {
             match tree.metadata(file) {
                 Ok(it) if it.is_dir() => return Ok(Err(of_file("it is a directory"))),
@@ -127,7 +127,7 @@ fn read(
         said.devices.remove(FIRST);
     }
     if let Some(word) = is_asked_for {
-        let line = Line::of_tool(Path::new(COMMAND_LINE), &word);
+        let line = SourceLine::of_tool(Path::new(COMMAND_LINE), &word);
         let head = || Section::from([(String::new(), (String::new(), line))]);
         said.devices.entry(FIRST.to_owned()).or_insert_with(head);
     }
@@ -162,7 +162,7 @@ fn is_drop_in(file: &Path) -> bool {
 }
 
 /// Takes what a line says.
-fn take(entry: Entry, said: &mut Said, into: &mut Imported) -> Result<(), Refused> {
+fn take(entry: Entry, said: &mut MergedFiles, into: &mut Imported) -> Result<(), Refused> {
     let Entry {
         section,
         says,
@@ -252,7 +252,12 @@ fn checked<'k>(key: &'k str, value: &str) -> Result<Option<(&'k str, String)>, S
 }
 
 /// Adds a tier for each device. Nothing of it counts where there is an error.
-fn devices(said: &Said, tree: &Tree, ram_bytes: u64, into: &mut Imported) -> Result<(), Refused> {
+fn devices(
+    said: &MergedFiles,
+    tree: &Tree,
+    ram_bytes: u64,
+    into: &mut Imported,
+) -> Result<(), Refused> {
     for (name, section) in &said.devices {
         let Some((_, head)) = section.values().next() else {
             continue;
@@ -322,7 +327,7 @@ type Commented<T> = (T, String);
 
 fn device(
     name: &str,
-    head: &Line,
+    head: &SourceLine,
     section: &Section,
     (size, limit): (Commented<Size>, Option<Commented<Size>>),
     into: &mut Imported,
@@ -381,9 +386,9 @@ fn swap(
     swap: &mut Swap,
     into: &mut Imported,
 ) -> (bool, Vec<(&'static str, String)>) {
-    let comment = |line: Option<&Line>| {
+    let comment = |line: Option<&SourceLine>| {
         let by_default = || "zram-generator's default".to_owned();
-        line.map_or_else(by_default, Line::to_string)
+        line.map_or_else(by_default, SourceLine::to_string)
     };
     let mut by = get(section, "swap-priority");
     swap.priority = by.map_or(Some(100), |(value, _)| value.parse().ok());
@@ -412,7 +417,7 @@ fn size(
     name: &str,
     section: &Section,
     ram_bytes: u64,
-    said: &Said,
+    said: &MergedFiles,
     into: &mut Imported,
 ) -> Result<Option<Commented<Size>>, Refused> {
     let fraction = get(section, "zram-fraction");
@@ -440,7 +445,7 @@ fn size(
             (text.to_owned(), None, bytes)
         }
     };
-    let by_default = Line::of_tool(Path::new("zram-size"), "zram-generator's default");
+    let by_default = SourceLine::of_tool(Path::new("zram-size"), "zram-generator's default");
     let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(Failure::Wrong(why)) => return Err((line.unwrap_or(&by_default).clone(), why)),
@@ -475,7 +480,7 @@ fn size(
 fn limit(
     section: &Section,
     ram_bytes: u64,
-    said: &Said,
+    said: &MergedFiles,
     into: &mut Imported,
 ) -> Result<Option<Commented<Size>>, Refused> {
     let Some((text, line)) = get(section, "zram-resident-limit") else {
@@ -501,7 +506,7 @@ fn limit(
     }
 }
 
-fn remark(line: &Line, remark: Option<&str>) -> String {
+fn remark(line: &SourceLine, remark: Option<&str>) -> String {
     match remark {
         Some(remark) => format!("{line} ({remark})"),
         None => line.to_string(),
@@ -510,7 +515,7 @@ fn remark(line: &Line, remark: Option<&str>) -> String {
 
 /// `lzo-rle zstd(level=3) (type=idle)`: the codec, those to compress again with,
 /// and when.
-fn codecs(value: &str, line: &Line, device: &mut RamDevice, into: &mut Imported) {
+fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imported) {
     let mut rule = None;
     let mut priority = 0;
     for word in value.split_whitespace() {
@@ -557,7 +562,7 @@ fn codecs(value: &str, line: &Line, device: &mut RamDevice, into: &mut Imported)
     }
 }
 
-fn codec(name: &str, parameters: &str, line: &Line, into: &mut Imported) -> Option<Codec> {
+fn codec(name: &str, parameters: &str, line: &SourceLine, into: &mut Imported) -> Option<Codec> {
     let mut codec: Codec = match name.parse() {
         Ok(codec) => codec,
         Err(why) => {
@@ -590,7 +595,7 @@ fn codec(name: &str, parameters: &str, line: &Line, into: &mut Imported) -> Opti
 }
 
 /// What zram's `recompress` is told, as far as a rule has words for it.
-fn recompression(parameters: &str, line: &Line, into: &mut Imported) {
+fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
     let mut rule = RecompressRule::default();
     for parameter in parameters
         .split(',')

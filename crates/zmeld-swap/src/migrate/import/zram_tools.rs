@@ -9,7 +9,7 @@ use zmeld_linux::shell;
 use zmeld_linux::tree::Tree;
 
 use super::others::mask;
-use super::{bytes, carriage_return, Imported, Line, Tool};
+use super::{bytes, carriage_return, Imported, SourceLine, Tool};
 use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
@@ -19,7 +19,7 @@ const BY_DEFAULT: &str = "zram-tools' default";
 
 /// Each variable with its value and the line that sets it last; those without a value are
 /// known to bash alone.
-type Variables = BTreeMap<String, (Option<String>, Line)>;
+type Variables = BTreeMap<String, (Option<String>, SourceLine)>;
 
 /// Reads the file and adds its device, if it is there.
 pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> {
@@ -29,7 +29,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     into.found(Tool::ZramTools, Path::new(FILE));
     if let Some(file) = mask(&Tree::new(root), &["zramswap.service"]) {
         into.left(
-            &Line::of_tool(&file, "a mask"),
+            &SourceLine::of_tool(&file, "a mask"),
             "it keeps zram-tools from making a device",
         );
         return Ok(());
@@ -52,15 +52,15 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
 type Comments = [(&'static str, String); 3];
 
 /// The line for which there is no tier, and why.
-type Refused = (Line, String);
+type Refused = (SourceLine, String);
 
 /// The script gives up.
-fn gives_up(line: &Line, why: impl Display) -> Refused {
+fn gives_up(line: &SourceLine, why: impl Display) -> Refused {
     (line.clone(), format!("{why}, so there is no device here"))
 }
 
 /// The script may make a device nevertheless.
-fn left_to_bash(line: &Line, why: &str) -> Refused {
+fn left_to_bash(line: &SourceLine, why: &str) -> Refused {
     let way_out = "what bash makes of it zmeld does not know; write that device as a tier";
     (line.clone(), format!("{why}: {way_out}"))
 }
@@ -72,7 +72,7 @@ fn variables(text: &str, into: &mut Imported) -> Result<Variables, Refused> {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let line = Line {
+        let line = SourceLine {
             file: FILE.into(),
             number,
             text: text.to_owned(),
@@ -147,7 +147,8 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
             Some(number) => Ok(Some((number, line))),
         }
     };
-    let comment = |line: Option<&Line>| line.map_or(BY_DEFAULT.to_owned(), Line::to_string);
+    let comment =
+        |line: Option<&SourceLine>| line.map_or(BY_DEFAULT.to_owned(), SourceLine::to_string);
     let codec = match get("ALGO")? {
         None => (Codec::new("lz4"), None),
         Some((value, line)) => match value.parse::<Codec>() {

@@ -7,7 +7,7 @@ use zmeld_linux::headroom::{ratio, Sum};
 
 use crate::observe::applied::Applied;
 use crate::observe::machine::Machine;
-use crate::observe::recommend::Choice;
+use crate::observe::recommend::UserChoice;
 
 use super::{Device, Melding, Observation, Swap};
 
@@ -107,7 +107,7 @@ pub struct TierState {
 /// What a recommended tier follows from.
 pub(crate) struct Inputs<'a> {
     pub machine: &'a Machine,
-    pub choice: &'a Choice,
+    pub choice: &'a UserChoice,
     pub advised: &'a Recommendation,
     pub comments: Comments,
 }

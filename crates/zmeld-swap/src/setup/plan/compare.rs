@@ -9,7 +9,7 @@
 //! since those can be written only once and go with the device.
 //!
 //! A zram device that is made anew has a name of its own in the records until the new one is
-//! swapped to ([`Group::replaced`]), and goes then. What is left of it goes first
+//! swapped to ([`PlanPart::replaced`]), and goes then. What is left of it goes first
 //! the next time, as `NAME.left`.
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::setup::error::Error;
 use crate::setup::step::{Record, Step, StepContext};
 use crate::setup::steps;
 
-use super::{Done, Group, Plan};
+use super::{Done, Plan, PlanPart};
 
 /// What becomes of the records of a part.
 pub(crate) struct Compared {
@@ -92,10 +92,10 @@ impl Plan {
         let mut removed = self.not_planned(host, doubt)?;
         for &at in &removed {
             let name = self.records[at].group.clone();
-            if Group::current(&name) != name && !self.is_on(host, &name) {
+            if PlanPart::current(&name) != name && !self.is_on(host, &name) {
                 let record = &mut self.records[at];
                 // No run that fails puts it back.
-                (record.group, record.done) = (format!("{}.left", Group::current(&name)), false);
+                (record.group, record.done) = (format!("{}.left", PlanPart::current(&name)), false);
             }
         }
         let mut in_place = Vec::new();
@@ -109,11 +109,11 @@ impl Plan {
         }
         for index in replaced {
             let group = &mut self.records[index].group;
-            *group = Group::replaced(group);
+            *group = PlanPart::replaced(group);
         }
         removed.sort_unstable();
         let records = &self.records;
-        let is_of = |it: &Group, at: usize| Group::replaced(&it.name) == records[at].group;
+        let is_of = |it: &PlanPart, at: usize| PlanPart::replaced(&it.name) == records[at].group;
         let goes_last = |&at: &usize| self.groups.iter().any(|it| is_of(it, at));
         let (replaced, removed): (Vec<usize>, _) = removed.into_iter().partition(goes_last);
         let undone = removed.iter().rev().chain(replaced.iter().rev());
@@ -149,7 +149,7 @@ impl Plan {
 
     /// Whether the zram device that a part loses is swapped to until the new one is: it has
     /// a number of its own, so that both are there for a while, where they share no drive.
-    fn is_replaced(&self, host: &Host, group: &Group, found: &Compared) -> bool {
+    fn is_replaced(&self, host: &Host, group: &PlanPart, found: &Compared) -> bool {
         let goes = found.removed.iter().map(|&index| &self.records[index]);
         let comes = group.steps.iter().zip(&found.in_place);
         let comes = comes.filter(|it| !it.1).map(|it| &it.0.step);
@@ -160,7 +160,7 @@ impl Plan {
             Step::SetAttribute(set) => set.with.is_none(),
             step => matches!(step, Step::MakeSwap(_) | Step::SwapOn(_)),
         };
-        let name = Group::replaced(&group.name);
+        let name = PlanPart::replaced(&group.name);
         let is_anew = steps.clone().filter(adds).count() == 2 && steps.all(is_of_zram);
         let is_second = self.records.iter().any(|it| it.group == name);
         is_anew && !is_second && self.is_on(host, &group.name)
@@ -183,7 +183,7 @@ impl Plan {
             }
             // An optional tier that runs stays, though it could not be set up again now: the
             // stick with its key was pulled.
-            let tier = Group::current(name);
+            let tier = PlanPart::current(name);
             let skipped = self.skipped.iter().any(|it| it.group == tier);
             let ours = self.records.iter().filter(|it| it.group == *name);
             let mut hold = ours.map(|it| holds(host, &self.records, it, doubt));
@@ -198,7 +198,7 @@ impl Plan {
 
 pub(crate) fn compare(
     host: &Host,
-    wanted: &Group,
+    wanted: &PlanPart,
     records: &[Record],
     doubt: OnUnreadable,
 ) -> Result<Compared, Error> {

@@ -19,12 +19,12 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
-use super::{Draft, Steps};
+use super::{Planner, Steps};
 
 /// Plans its steps.
 pub(super) fn plan(
     disk: &DiskSwap,
-    draft: &mut Draft<'_>,
+    draft: &mut Planner<'_>,
     tier: &Tier,
     priority: i16,
     steps: &mut Steps<'_>,
@@ -125,7 +125,7 @@ pub(super) fn plan(
     }
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     /// Whether zmeld made it a swap area, or would have made the file, and whoever did wrote
     /// nothing into it.
     fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {

@@ -90,7 +90,7 @@ pub struct Plan {
     /// The machine that it is for.
     pub machine: Machine,
     /// The parts, in order.
-    pub groups: Vec<Group>,
+    pub groups: Vec<PlanPart>,
     /// Optional tiers that are left out, with the reason.
     pub skipped: Vec<Skipped>,
     /// Warnings, and reasons for a refusal.
@@ -122,7 +122,7 @@ pub struct Plan {
 
 /// A part of a plan that stands or falls together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Group {
+pub struct PlanPart {
     /// Its name, `tier.fast` or `tunables`.
     pub name: String,
     /// Whether the rest goes on without it.
@@ -216,7 +216,7 @@ fn as_lines<S: serde::Serializer>(problems: &[Finding], serializer: S) -> Result
     serializer.collect_seq(problems.iter().map(ProblemLine::of))
 }
 
-impl Group {
+impl PlanPart {
     /// The name of a tier's group.
     pub fn of_tier(tier: &str) -> String {
         format!("tier.{tier}")
@@ -233,8 +233,8 @@ impl Group {
     }
 
     /// Recorded steps as parts of a plan.
-    pub(crate) fn recorded(records: &[Record]) -> Vec<Group> {
-        let mut groups: Vec<Group> = Vec::new();
+    pub(crate) fn recorded(records: &[Record]) -> Vec<PlanPart> {
+        let mut groups: Vec<PlanPart> = Vec::new();
         for record in records {
             let planned = Planned {
                 step: record.step.clone(),
@@ -245,7 +245,7 @@ impl Group {
             };
             match groups.iter_mut().find(|it| it.name == record.group) {
                 Some(group) => group.steps.push(planned),
-                None => groups.push(Group {
+                None => groups.push(PlanPart {
                     name: record.group.clone(),
                     optional: false,
                     steps: vec![planned],
@@ -341,7 +341,7 @@ impl Plan {
             ..it.finding("zmeld up")
         });
         let problems = told.collect();
-        let mut draft = Draft {
+        let mut draft = Planner {
             host,
             config: &effective,
             asked: config,
@@ -359,7 +359,7 @@ impl Plan {
         for (tier, priority) in areas(&effective) {
             if draft.asked_for(tier) {
                 if let Err(err) = draft.tier(tier, priority) {
-                    refused.push((Group::of_tier(tier.name.as_str()), err));
+                    refused.push((PlanPart::of_tier(tier.name.as_str()), err));
                 }
             }
         }
@@ -379,7 +379,7 @@ impl Plan {
         }
         draft.warnings();
         let only = draft.options.only.clone();
-        let Draft {
+        let Planner {
             groups,
             skipped,
             problems,
@@ -448,14 +448,16 @@ impl Plan {
         let Some(only) = &self.only else {
             return true;
         };
-        match Group::current(group) {
+        match PlanPart::current(group) {
             // Of the tiers, those in RAM need it, and zswap does not suffer it.
             ram::ZSWAP_OFF => {
                 let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
                 tiers.any(|tier| !tier.kind.is_on_disk())
             }
             take_over::GROUP => false,
-            group if Group::is_tier(group) => only.iter().any(|it| group == Group::of_tier(it)),
+            group if PlanPart::is_tier(group) => {
+                only.iter().any(|it| group == PlanPart::of_tier(it))
+            }
             _ => true,
         }
     }
@@ -471,7 +473,7 @@ impl Plan {
 fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
     let all = config.tiers.iter().map(|tier| tier.name.to_string());
     let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
-    let is_refused = |name: &String| refused.iter().any(|it| it.0 == Group::of_tier(name));
+    let is_refused = |name: &String| refused.iter().any(|it| it.0 == PlanPart::of_tier(name));
     all.filter(|name| is_asked(name) && !is_refused(name))
         .collect()
 }
@@ -489,7 +491,7 @@ fn areas(config: &Config) -> Vec<(&Tier, i16)> {
         .collect()
 }
 
-pub(crate) struct Draft<'a> {
+pub(crate) struct Planner<'a> {
     host: &'a Host,
     /// The configuration to plan: the requested one, with stand-ins.
     config: &'a Config,
@@ -498,7 +500,7 @@ pub(crate) struct Draft<'a> {
     records: &'a [Record],
     old: Option<&'a Config>,
     options: &'a Options,
-    groups: Vec<Group>,
+    groups: Vec<PlanPart>,
     skipped: Vec<Skipped>,
     /// The drives and files of the tiers so far, each with its tier's group.
     places: Vec<(PathBuf, String)>,
@@ -507,7 +509,7 @@ pub(crate) struct Draft<'a> {
     problems: Vec<Finding>,
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     fn asked_for(&self, tier: &Tier) -> bool {
         match &self.options.only {
             None => true,
@@ -516,7 +518,7 @@ impl Draft<'_> {
     }
 
     fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
-        let name = Group::of_tier(tier.name.as_str());
+        let name = PlanPart::of_tier(tier.name.as_str());
         let mut steps = Steps::new(&name, self.records);
         let result = self.plan(tier, priority, &mut steps);
         let mut all = steps.steps.iter();
@@ -555,7 +557,7 @@ impl Draft<'_> {
     fn recorded<'b>(&'b self, group: &'b str) -> impl Iterator<Item = &'b Record> {
         self.records
             .iter()
-            .filter(move |record| Group::current(&record.group) == group)
+            .filter(move |record| PlanPart::current(&record.group) == group)
     }
 }
 
@@ -574,8 +576,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn group(self, optional: bool) -> Group {
-        Group {
+    fn group(self, optional: bool) -> PlanPart {
+        PlanPart {
             name: self.name.to_owned(),
             optional,
             steps: self.steps,

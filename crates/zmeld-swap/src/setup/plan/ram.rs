@@ -19,7 +19,7 @@ use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
 
 use super::disk::refuse_tiny;
-use super::{Draft, Group, Plan, Planned, Steps};
+use super::{Plan, PlanPart, Planned, Planner, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
@@ -27,7 +27,7 @@ pub(super) const ZSWAP_OFF: &str = "zswap-off";
 /// Plans its steps.
 pub(super) fn plan(
     device: &RamDevice,
-    draft: &mut Draft<'_>,
+    draft: &mut Planner<'_>,
     tier: &Tier,
     priority: i16,
     steps: &mut Steps<'_>,
@@ -52,7 +52,7 @@ pub(super) fn plan(
         if driver == RamDriver::Zmeld {
             let path = dictionary.display();
             let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
-            let about = Group::of_tier(tier.name.as_str());
+            let about = PlanPart::of_tier(tier.name.as_str());
             draft
                 .problems
                 .push(Finding::new(Severity::Warning, about, what));
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     /// The driver, unless it is there by itself.
     fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
         let feature = self.machine.feature(driver.name());

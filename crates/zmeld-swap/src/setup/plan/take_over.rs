@@ -11,7 +11,7 @@ use crate::setup::step::Step;
 use crate::setup::steps::SwapOff;
 use zmeld_config::{Discard, Finding, Severity};
 
-use super::{areas, tier, Draft, Group, Steps};
+use super::{areas, tier, PlanPart, Planner, Steps};
 
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
@@ -27,7 +27,7 @@ fn discard_of(found: &Imported) -> Discard {
     }
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     /// The steps that switch the other areas off, after zmeld's own are on: what
     /// comes back from them has somewhere to go. What was taken over before stays
     /// so without being asked for again.
@@ -87,7 +87,7 @@ impl Draft<'_> {
     /// optional could fail, and nothing would be swapped to.
     fn replaces_for_certain(&self) -> bool {
         let mut tiers = self.groups.iter();
-        tiers.any(|group| Group::is_tier(&group.name) && !group.optional)
+        tiers.any(|group| PlanPart::is_tier(&group.name) && !group.optional)
     }
 
     /// Says what sets the other area up again at the next boot.
@@ -140,7 +140,7 @@ impl Draft<'_> {
                     "no tier is certain to take its place: one that is not optional takes it over"
                 }
             };
-            let group = Group::of_tier(asked.name.as_str());
+            let group = PlanPart::of_tier(asked.name.as_str());
             let (severity, comes) = match self.is_active(&asked.kind, &group) {
                 true => (Severity::Warning, "this tier is"),
                 false => (Severity::Critical, "this tier would come"),

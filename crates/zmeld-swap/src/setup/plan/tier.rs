@@ -4,7 +4,7 @@ use zmeld_config::advice::size::table_bytes;
 use zmeld_config::advice::CompressedPlace;
 use zmeld_config::{FindingId, Kind, Tier};
 
-use super::{disk, ram, zswap, Draft, Steps};
+use super::{disk, ram, zswap, Planner, Steps};
 use crate::setup::error::Error;
 use crate::setup::swapoff_check::PlannedCapacity;
 
@@ -44,7 +44,7 @@ pub(super) fn conflict(
     }
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     /// Plans its steps.
     pub(super) fn plan(
         &mut self,

@@ -12,7 +12,7 @@ use crate::setup::step::Step;
 use crate::setup::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
-use super::{Draft, Steps};
+use super::{Planner, Steps};
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
@@ -64,7 +64,7 @@ fn rough(rate: f64) -> String {
     count((rate + unit / 2) / unit * unit)
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     pub(super) fn tunables(&mut self) -> Result<(), Error> {
         let wanted = &self.config.tunables;
         let mut steps = Steps::new(GROUP, self.records);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zmeld_config::{Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_linux::hibernation::size_bytes;
 
-use super::{Draft, Group};
+use super::{PlanPart, Planner};
 use crate::observe::tunables::Unfit;
 use crate::observe::{image, tunables};
 
@@ -27,7 +27,7 @@ struct Area {
     path: Option<PathBuf>,
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     pub(super) fn warn(&mut self, id: FindingId, key: &str, what: String) {
         self.problem(Severity::Warning, id, key, what);
     }
@@ -126,7 +126,7 @@ impl Draft<'_> {
         for (at, (tier, _, priority)) in self.config.areas().into_iter().enumerate() {
             let place = tier.kind.place();
             areas.push(Area {
-                name: Group::of_tier(tier.name.as_str()),
+                name: PlanPart::of_tier(tier.name.as_str()),
                 is_asked: self.asked_for(tier),
                 is_tier: true,
                 is_disk: tier.kind.is_on_disk(),
@@ -248,7 +248,7 @@ impl Draft<'_> {
             .fold(0u64, |sum, it| sum.saturating_add(it.1));
         let (who, key) = match devices {
             [] => return,
-            [(name, _)] => (String::new(), format!("{}.size", Group::of_tier(name))),
+            [(name, _)] => (String::new(), format!("{}.size", PlanPart::of_tier(name))),
             _ => {
                 let names: Vec<&str> = devices.iter().map(|it| it.0).collect();
                 let who = format!(" (the tiers {} together)", names.join(", "));
@@ -299,7 +299,7 @@ impl Draft<'_> {
             measured.unwrap_or(RATIO_ASSUMED),
             bytes(holds(limit, measured))
         );
-        let key = format!("{}.size", Group::of_tier(name));
+        let key = format!("{}.size", PlanPart::of_tier(name));
         self.warn(FindingId::Oversized, &key, what);
     }
 

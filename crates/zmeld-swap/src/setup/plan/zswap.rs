@@ -7,14 +7,14 @@ use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
-use super::{Draft, Steps};
+use super::{Planner, Steps};
 
 const COMPRESSOR: &str = "compressor";
 
 /// Plans its steps.
 pub(super) fn plan(
     zswap: &Zswap,
-    draft: &mut Draft<'_>,
+    draft: &mut Planner<'_>,
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
     if draft.machine.zswap.is_none() {
@@ -65,7 +65,7 @@ pub(super) fn plan(
     Ok(())
 }
 
-impl Draft<'_> {
+impl Planner<'_> {
     /// The kernel refuses one that it neither has nor can load.
     fn check_compressor(&self, wanted: &str) -> Result<(), Error> {
         let Some(known) = self.host.read_optional("/proc/crypto")? else {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{fallocate, ioctl_getflags, ioctl_setflags, FallocateFlags, IFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{pin, thing, Thing};
+use super::{pin, thing, PathMatch};
 use crate::setup::error::Error;
 use crate::setup::identity::Identity;
 use crate::setup::step::{Before, Record, Reversible, StepContext};
@@ -236,7 +236,7 @@ impl Reversible for CreateFile {
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
         let found = thing(context.host, &self.path, record)?;
-        Ok(record.done && matches!(found, Thing::Same))
+        Ok(record.done && matches!(found, PathMatch::Same))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    before_header, check_key_file, has_header, pin, refuse_to_lose, signatures, thing, wipe, Thing,
+    before_header, check_key_file, has_header, pin, refuse_to_lose, signatures, thing, wipe,
+    PathMatch,
 };
 use crate::setup::error::Error;
 use crate::setup::identity::{stands_on, Identity};
@@ -206,7 +207,7 @@ impl Reversible for OpenCrypt {
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
         let found = thing(context.host, &mapping(&self.name), record)?;
-        Ok(record.done && matches!(found, Thing::Same))
+        Ok(record.done && matches!(found, PathMatch::Same))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -216,7 +217,7 @@ impl Reversible for OpenCrypt {
             let close = Invocation::new("cryptsetup").args(["close", &self.name]);
             context.host.run(&close)?;
         }
-        if let (Thing::Gone | Thing::Same, Mode::Random { .. }) = (found, &self.mode) {
+        if let (PathMatch::Gone | PathMatch::Same, Mode::Random { .. }) = (found, &self.mode) {
             context.remains(super::written_over(&self.device, record));
         }
         Ok(())
@@ -234,15 +235,15 @@ fn takes_no_tokens(host: &Host) -> Result<bool, Error> {
 impl OpenCrypt {
     /// The mapping of that name. Where it was not written down which it is, it has to
     /// stand on this step's device.
-    fn mapped(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
+    fn mapped(&self, host: &Host, record: &Record) -> Result<PathMatch, Error> {
         let path = mapping(&self.name);
         if record.identity.is_some() || !host.exists(&path) {
             return thing(host, &path, record);
         }
         let is_on = |below: PathBuf| stands_on(host, &path, &below);
         Ok(match self.device.path().map(is_on).transpose()?.flatten() {
-            Some(false) => Thing::Other("it stands on another device"),
-            _ => Thing::Same,
+            Some(false) => PathMatch::Other("it stands on another device"),
+            _ => PathMatch::Same,
         })
     }
 }

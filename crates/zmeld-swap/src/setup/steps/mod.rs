@@ -60,7 +60,7 @@ fn is_busy(err: &Error) -> bool {
 }
 
 /// What a path leads to, held against the thing that a record is about.
-pub(crate) enum Thing {
+pub(crate) enum PathMatch {
     /// Nothing is there.
     Gone,
     /// It is the same.
@@ -69,15 +69,15 @@ pub(crate) enum Thing {
     Other(&'static str),
 }
 
-fn thing(host: &Host, path: &Path, record: &Record) -> Result<Thing, Error> {
+fn thing(host: &Host, path: &Path, record: &Record) -> Result<PathMatch, Error> {
     let Some(now) = Identity::of(host, path)? else {
-        return Ok(Thing::Gone);
+        return Ok(PathMatch::Gone);
     };
     // It is written down before a thing has its name, but for a mapping's.
     let Some(was) = &record.identity else {
-        return Ok(Thing::Other("it was not made by zmeld"));
+        return Ok(PathMatch::Other("it was not made by zmeld"));
     };
-    Ok(was.differs(&now).map_or(Thing::Same, Thing::Other))
+    Ok(was.differs(&now).map_or(PathMatch::Same, PathMatch::Other))
 }
 
 /// What is known before a header of that kind is made, unless there is one, and the new
@@ -110,7 +110,7 @@ fn has_header(
     let Some(path) = context.path_of(device)?.filter(|_| record.done) else {
         return Ok(false);
     };
-    let is_same = matches!(thing(context.host, &path, record)?, Thing::Same);
+    let is_same = matches!(thing(context.host, &path, record)?, PathMatch::Same);
     // A device of the plan's own is nobody else's to change.
     Ok(is_same && (*device == DeviceRef::Added || has(&path)?))
 }
@@ -141,8 +141,8 @@ fn wipe(
             None => return Ok(()),
         },
         false => match thing(host, path, record)? {
-            Thing::Same => wipefs.arg(host.path(path)),
-            Thing::Gone | Thing::Other(_) => return Ok(()),
+            PathMatch::Same => wipefs.arg(host.path(path)),
+            PathMatch::Gone | PathMatch::Other(_) => return Ok(()),
         },
     };
     host.run(&wipefs)?;

@@ -12,7 +12,7 @@ use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::shell;
 use zmeld_linux::{Host, HostError};
 
-use super::{thing, Thing};
+use super::{thing, PathMatch};
 use crate::observe::run_folder::{self, owner};
 use crate::setup::error::Error;
 use crate::setup::identity::Identity;
@@ -247,7 +247,7 @@ pub(super) fn same_device(
     let mut known: Vec<&Record> = written.collect();
     known.push(&own);
     for record in known.into_iter().filter(|it| it.identity.is_some()) {
-        if let Thing::Other(why) = thing(host, &path, record)? {
+        if let PathMatch::Other(why) = thing(host, &path, record)? {
             return Err(Error::place(
                 path,
                 why,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::make_swap::{signatures, IS_SWAP};
 use super::swap_on::switch_off;
-use super::{thing, Thing};
+use super::{thing, PathMatch};
 use crate::setup::error::Error;
 use crate::setup::identity::Identity;
 use crate::setup::step::{Before, Record, Reversible, StepContext};
@@ -66,7 +66,7 @@ impl Reversible for SwapOff {
         }
         let found = thing(context.host, &self.path, record)?;
         if !context.is_own(&self.path, &found) {
-            if let Thing::Gone = found {
+            if let PathMatch::Gone = found {
                 context.remains(format!("{} is no longer swapped to", self.path.display()));
             }
             return Ok(());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{pin, thing, Thing};
+use super::{pin, thing, PathMatch};
 use crate::setup::error::Error;
 use crate::setup::event::Event;
 use crate::setup::identity::{self, Identity};
@@ -205,8 +205,8 @@ impl SwapOn {
         let mut found = Area::Off;
         if let Some(swap) = host.swap_on(&path)? {
             match thing(host, &path, record) {
-                Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
-                Ok(Thing::Gone | Thing::Same) => return Ok(Area::Ours(swap)),
+                Ok(PathMatch::Other(why)) => found = Area::Others(swap.path, why),
+                Ok(PathMatch::Gone | PathMatch::Same) => return Ok(Area::Ours(swap)),
                 // An ordinary user, who may not look, goes by the name.
                 Err(err) if err.is_denied() && !rustix::process::geteuid().is_root() => {
                     return Ok(Area::Ours(swap));

@@ -5,7 +5,7 @@ use std::path::Path;
 use zmeld_report::units::{bytes, count};
 
 use super::{is_experiment, Finding, Remedy, Severity, View};
-use crate::observe::{share, tunables, Group, Pressure, Services};
+use crate::observe::{share, tunables, LimitedGroup, Pressure, Services};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;
 
@@ -142,7 +142,7 @@ fn programs_of(view: &View, path: &str) -> String {
     .to_string()
 }
 
-fn group_waits(view: &View, group: &Group) -> Option<Finding> {
+fn group_waits(view: &View, group: &LimitedGroup) -> Option<Finding> {
     let pressure = group.pressure.filter(is_high)?;
     if is_experiment(&group.path) {
         return None;

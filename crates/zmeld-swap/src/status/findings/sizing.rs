@@ -8,7 +8,7 @@ use zmeld_config::advice::size::{
 use zmeld_config::advice::{Basis, Sizing};
 
 use super::{Finding, Remedy, View};
-use crate::observe::{share, Device, Group, Swap};
+use crate::observe::{share, Device, LimitedGroup, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
@@ -311,7 +311,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
     }
     found.extend(pool_near_limit(view));
     // What was refused already has a finding of its own.
-    let quiet = |group: &&Group| view.now.lately.refused(group) == 0;
+    let quiet = |group: &&LimitedGroup| view.now.lately.refused(group) == 0;
     let groups = view.now.groups.iter().filter(quiet);
     found.extend(groups.filter_map(|group| group_near_limit(view, group)));
     let all_full = !view.now.swaps.is_empty()
@@ -338,7 +338,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
 
 /// A group that has nearly all of the swap that it may have: what is over stays in its
 /// RAM, and past its limit there the kernel kills its programs.
-fn group_near_limit(view: &View, group: &Group) -> Option<Finding> {
+fn group_near_limit(view: &View, group: &LimitedGroup) -> Option<Finding> {
     let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
     let fill = share(group.swap_bytes, limit);
     if fill < NEARLY_FULL || super::is_experiment(&group.path) {

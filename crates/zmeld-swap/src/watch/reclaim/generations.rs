@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_linux::lru_gen::{self, Group, ENABLED, PATH, WALKS, YOUNGEST};
+use zmeld_linux::lru_gen::{self, GroupGenerations, ENABLED, PATH, WALKS, YOUNGEST};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
@@ -100,7 +100,7 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
 #[derive(Debug)]
 pub(super) struct LruGenSnapshot {
     /// Of each place, by its path: those with that path, and those below it.
-    groups: BTreeMap<PathBuf, Vec<Group>>,
+    groups: BTreeMap<PathBuf, Vec<GroupGenerations>>,
     /// There is room in swap.
     pub has_swap: bool,
     /// The kernel can be told to take no files.
@@ -129,7 +129,7 @@ impl LruGenSnapshot {
             let place = paths.range::<Path, _>(before).next_back();
             place.filter(|place| group.starts_with(place))
         };
-        let mut groups: BTreeMap<PathBuf, Vec<Group>> = BTreeMap::new();
+        let mut groups: BTreeMap<PathBuf, Vec<GroupGenerations>> = BTreeMap::new();
         for group in lru_gen::parse(&text, |group| place_of(group).is_some()) {
             if let Some(place) = place_of(&group.path) {
                 groups.entry(place.to_path_buf()).or_default().push(group);
@@ -159,7 +159,7 @@ impl LruGenSnapshot {
     }
 
     /// Those with that path, and those below it.
-    fn of(&self, path: &Path) -> &[Group] {
+    fn of(&self, path: &Path) -> &[GroupGenerations] {
         self.groups.get(path).map_or(&[], Vec::as_slice)
     }
 
@@ -433,7 +433,7 @@ impl Generations {
         let page = rustix::param::page_size() as u64;
         for idle in self.idle(told, group, round)? {
             let mut left = (idle.pages * page).min(swap_room(host, &idle.folder)?);
-            let mut before = Has::read(host, &idle.folder, told)?;
+            let mut before = GroupUsage::read(host, &idle.folder, told)?;
             while left > 0 && taken.spent < wanted && !round.is_over() {
                 let pages = left
                     .min(told.piece_bytes())
@@ -450,7 +450,7 @@ impl Generations {
                 if !is_done(host.write(PATH, &order))? {
                     break;
                 }
-                let after = Has::read(host, &idle.folder, told)?;
+                let after = GroupUsage::read(host, &idle.folder, told)?;
                 // Less of it where some came back meanwhile or was freed.
                 let gone = after.swap_bytes.saturating_sub(before.swap_bytes);
                 let is_seen = gone > 0 || after.memory_bytes < before.memory_bytes;
@@ -543,7 +543,7 @@ fn is_promised(
 
 /// What a group has, as far as orders change it.
 #[derive(Debug, Clone, Copy)]
-struct Has {
+struct GroupUsage {
     /// To the page; that of groups below is in it.
     swap_bytes: u64,
     memory_bytes: u64,
@@ -551,8 +551,8 @@ struct Has {
     file_bytes: u64,
 }
 
-impl Has {
-    fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
+impl GroupUsage {
+    fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<GroupUsage, HostError> {
         let number = |file: &str| Ok::<_, HostError>(host.number(folder.join(file))?.unwrap_or(0));
         let mut file_bytes = 0;
         if !told.is_without_files {
@@ -562,7 +562,7 @@ impl Has {
             let of_list = |name: &str| counters::count(&stat, name);
             file_bytes = of_list("active_file") + of_list("inactive_file");
         }
-        Ok(Has {
+        Ok(GroupUsage {
             swap_bytes: number("memory.swap.current")?,
             memory_bytes: number("memory.current")?,
             file_bytes,

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use zmeld_config::advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
+use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
 use zmeld_linux::{file, meminfo, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::observe::applied::Applied;
 use zmeld_swap::observe::machine::Machine;
-use zmeld_swap::observe::recommend::{recommend, Choice};
+use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_swap::status::config_check::{lacks_for_reclaim, room_for};
@@ -405,7 +405,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
             measure::measured(codec.as_ref(), &machine)?
         }
     };
-    let choice = Choice {
+    let choice = UserChoice {
         kind: args.kind,
         size: args.size,
         codec: args.codec.clone(),
@@ -469,7 +469,7 @@ fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
 fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
-    let advised = zmeld_config::advice::recommend(&facts, &Wish::default()).kind;
+    let advised = zmeld_config::advice::recommend(&facts, &Preferences::default()).kind;
     let is_it = args.kind.unwrap_or(advised).is_in_front();
     let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
@@ -694,7 +694,7 @@ mod tests {
         machine.zram.presence = zram;
         machine.zmeld.presence = ModulePresence::Absent;
         let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
-        let to = zmeld_config::advice::recommend(&facts, &Wish::default());
+        let to = zmeld_config::advice::recommend(&facts, &Preferences::default());
         what_up_does(&Host::at(root.path()), &to, true)
     }
 

@@ -12,7 +12,7 @@ use zmeld_linux::{service, Host};
 use zmeld_swap::setup::event::Event;
 use zmeld_swap::setup::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::setup::journal::{Journal, Owner, State};
-use zmeld_swap::setup::plan::{Group, OnUnreadable, Options, Plan};
+use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan, PlanPart};
 
 use super::report::{run_document, RunBody};
 use super::{measured, planned, readable_state, wanted};
@@ -77,7 +77,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
     let is_meant = |it: &&Skipped| {
         let mut tiers = plan.config.tiers.iter();
-        tiers.any(|tier| !tier.optional && Group::of_tier(tier.name.as_str()) == it.group)
+        tiers.any(|tier| !tier.optional && PlanPart::of_tier(tier.name.as_str()) == it.group)
     };
     match report.skipped.iter().find(is_meant) {
         Some(Skipped { group, reason }) => anyhow::bail!("{group}: {reason}"),
@@ -416,7 +416,7 @@ fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
 fn check_names(only: Option<&[String]>, state: &State) -> anyhow::Result<()> {
     let mut tiers: Vec<&str> = Vec::new();
     for record in &state.records {
-        let tier = Group::current(&record.group).strip_prefix("tier.");
+        let tier = PlanPart::current(&record.group).strip_prefix("tier.");
         tiers.extend(tier.filter(|name| !tiers.contains(name)));
     }
     for name in only.unwrap_or_default() {
