@@ -119,3 +119,29 @@ fn holes_are_counted_and_not_read() {
         assert!(counted.delivered < 100, "{}", counted.delivered);
     }
 }
+
+/// The format as its author describes it: 32 bytes before each range.
+#[test]
+fn each_range_of_a_lime_dump_is_read() {
+    let mut dump = Vec::new();
+    for (first, fill, pages) in [(0x1000u64, 3, 2), (0x10_0000, 4, 1)] {
+        dump.extend(0x4c69_4d45u32.to_le_bytes());
+        dump.extend(1u32.to_le_bytes());
+        dump.extend(first.to_le_bytes());
+        dump.extend((first + pages * 4096 - 1).to_le_bytes());
+        dump.extend([0; 8]);
+        dump.extend(vec![fill; pages as usize * 4096]);
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &dump).unwrap();
+    let source = open_path(file.path(), 4096, false).unwrap();
+    let got = Mutex::new(Vec::new());
+    let visit = source.visit(1, &AtomicBool::new(false), &|batch| {
+        got.lock().unwrap().extend_from_slice(batch.bytes);
+    });
+    assert_eq!(visit.unwrap().counted.delivered, 3);
+    assert_eq!(
+        got.into_inner().unwrap(),
+        [[3; 8192].as_slice(), &[4; 4096]].concat()
+    );
+}

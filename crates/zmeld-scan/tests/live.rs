@@ -249,7 +249,7 @@ os.read(r, 1); say(address(s), child); wait(); os.kill(child, 9)
     assert!(seen
         .pages
         .values()
-        .any(|(kind, _)| *kind == RegionKind::FileBacked));
+        .any(|(kind, bytes)| *kind == RegionKind::FileBacked && bytes.starts_with(b"\x7fELF")));
     assert_eq!(seen.visit.counted.huge, 0);
 }
 
@@ -319,6 +319,21 @@ fn stop_ends_a_visit_soon_with_what_was_seen() {
         .unwrap();
     assert!(visit.interrupted && visit.counted.delivered > 0);
     assert!(after.into_inner() < 2000);
+}
+
+#[test]
+fn a_source_says_whose_memory_it_reads() {
+    let Some(child) = Script::start("wait()") else {
+        return;
+    };
+    let (one, other) = (child.pid(), std::process::id() as i32);
+    let describe = |selection| live(selection).describe();
+    assert_eq!(
+        describe(Selection::Pids(vec![one])),
+        format!("the memory of process {one}")
+    );
+    let both = describe(Selection::Pids(vec![one, other]));
+    assert_eq!(both, "the memory of 2 processes");
 }
 
 #[test]

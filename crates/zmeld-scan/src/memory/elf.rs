@@ -187,3 +187,23 @@ impl Segment {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_core;
+
+    #[test]
+    fn a_core_is_one_in_either_byte_order() {
+        for (order, kind, expected) in [
+            (1, [4, 0], true),
+            (2, [0, 4], true),
+            (1, [0, 4], false),
+            (2, [2, 0], false),
+            (3, [4, 0], false),
+        ] {
+            let start = [b"\x7fELF\x02".as_slice(), &[order], &[0; 10], &kind].concat();
+            assert_eq!(is_core(&start), expected, "{order} {kind:?}");
+            assert!(!is_core(&start[..17]));
+        }
+    }
+}

@@ -100,3 +100,23 @@ fn list_or_none(names: &[String]) -> String {
         names.join(", ")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_from_what_fails() {
+        let of_kind = |kind: io::ErrorKind| Error::io("read", "/proc/1/mem", kind);
+        assert!(of_kind(io::ErrorKind::PermissionDenied).is_missing());
+        assert!(!of_kind(io::ErrorKind::NotFound).is_missing());
+        let active = |names: &[&str]| Error::NotSwap {
+            path: "/dev/sda9".into(),
+            active: names.iter().map(|it| it.to_string()).collect(),
+        };
+        assert!(!active(&[]).is_missing());
+        assert!(active(&[]).to_string().ends_with("active: none"));
+        let said = active(&["/dev/zram0", "/swapfile"]).to_string();
+        assert!(said.ends_with("active: /dev/zram0, /swapfile"), "{said}");
+    }
+}

@@ -474,3 +474,21 @@ pub trait Source: Send + Sync {
     /// read is counted in [`Visit::skipped`].
     fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Note;
+
+    #[test]
+    fn what_two_readings_noted_is_noted_once() {
+        let held = |names: &[&str], more| Note::Held {
+            named: names.iter().map(|it| it.to_string()).collect(),
+            more,
+        };
+        let mut notes = vec![held(&["a"], 1)];
+        Note::add(&mut notes, &Note::NoFrameNumbers);
+        Note::add(&mut notes, &Note::NoFrameNumbers);
+        Note::add(&mut notes, &held(&["a", "b"], 2));
+        assert_eq!(notes, [held(&["a", "b"], 3), Note::NoFrameNumbers]);
+    }
+}

@@ -316,6 +316,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
         let source = StreamSource::of_file(Path::new("pipe"), file, 4096, false);
+        assert_eq!(source.page_size(), 4096);
         let sent = data.clone();
         // In pieces of a prime size.
         let writer = std::thread::spawn(move || {

@@ -224,12 +224,14 @@ impl<'a> VisitShared<'a> {
             notes.push(Note::ProcessesHidden);
         }
         let scope = Host::here().read_u64("/proc/sys/kernel/yama/ptrace_scope");
-        let scope = scope.unwrap_or(0);
-        if scope > 0 && skipped.get(SkipReason::Permission).processes > 0 {
-            notes.push(Note::PtraceScope { scope });
-        }
+        notes.extend(ptrace_scope(scope.unwrap_or(0), skipped));
         notes
     }
+}
+
+fn ptrace_scope(scope: u64, skipped: &Skips) -> Option<Note> {
+    let is_in_the_way = scope > 0 && skipped.get(SkipReason::Permission).processes > 0;
+    is_in_the_way.then_some(Note::PtraceScope { scope })
 }
 
 /// Frame numbers read as 0 without the privilege; a page of this function's own
@@ -786,5 +788,17 @@ mod tests {
             assert_eq!(reason_of::<()>(&Err(kind.into())), left);
         }
         assert_eq!(reason_of(&Ok(())), SkipReason::Vanished);
+    }
+
+    #[test]
+    fn a_scope_is_noted_where_it_is_in_the_way() {
+        let mut skipped = Skips::default();
+        assert_eq!(ptrace_scope(1, &skipped), None);
+        skipped.process(SkipReason::Permission, 0);
+        assert_eq!(ptrace_scope(0, &skipped), None);
+        for scope in [1, 2] {
+            let note = Some(Note::PtraceScope { scope });
+            assert_eq!(ptrace_scope(scope, &skipped), note);
+        }
     }
 }
