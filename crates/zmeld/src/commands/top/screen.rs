@@ -23,7 +23,10 @@ use zmeld_status::page::{self, Status};
 use crate::args::MachineArgs;
 
 /// What is counted, as a change in a second: its name, and the counters.
-const RATES: [(&str, fn(&Activity) -> [Option<u64>; 2]); 3] = [
+type Rate = (&'static str, Counters);
+type Counters = fn(&Activity) -> [Option<u64>; 2];
+
+const RATES: [Rate; 3] = [
     ("pages in", |of| [of.swap_in_pages, of.zswap_in_pages]),
     ("pages out", |of| [of.swap_out_pages, of.zswap_out_pages]),
     ("major faults", |of| [of.major_faults, None]),
@@ -126,7 +129,7 @@ const TIER_SPARK_MIN: usize = 11;
 impl Moment {
     fn of(status: &Status, before: Option<&Observation>) -> Moment {
         let now = &status.observation;
-        let rate = |get: fn(&Activity) -> [Option<u64>; 2]| {
+        let rate = |get: Counters| {
             let Some(before) = before else {
                 return f64::NAN;
             };
