@@ -6,18 +6,13 @@ use crate::scenario::Scenario;
 use zmeld_report::{Cell, Column, Document, Section, Table};
 use zmeld_statistics::mean::Interval;
 
-use super::{cell, provenance};
+use super::{cell, load, narrower, provenance, simulated, REPLICATIONS_USUAL};
 
 /// No value: the metric was not measured under this policy.
 const UNKNOWN: Interval = Interval {
     value: f64::NAN,
     half_width: 0.0,
 };
-
-/// The limits of a comparison, told first.
-const SIMULATION: &str =
-    "A simulation of page-migration policies, with a scheduler after Linux 2.6 and the scenario's \
-     processes; no memory of this machine is moved.";
 
 /// Several policies side by side, the first as base.
 pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
@@ -27,11 +22,27 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let suits = which_suits(base, &gains, scenario.replications, |one, other| {
         runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
     });
-    let lead = format!("{SIMULATION} {suits}");
+    let precision = precision(&gains[1..], scenario.replications);
+    let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
     provenance(Document::new("zmeld numa compare").lead(lead), scenario).section(tables)
+}
+
+/// What so many replications tell, where more would tell more.
+fn precision(gains: &[(PolicyName, Interval)], replications: u64) -> String {
+    let widths = gains.iter().map(|(_, gain)| gain.half_width);
+    let widest = widths.fold(0.0, f64::max);
+    let Some(times) = narrower(replications).filter(|_| widest > 0.0) else {
+        return String::new();
+    };
+    format!(
+        " With {replications} replications savings are known to ± {:.1} percentage points at worst; \
+         with {REPLICATIONS_USUAL} it would be about ± {:.1}.",
+        widest * 100.0,
+        widest * 100.0 / times
+    )
 }
 
 fn policies_table(
@@ -115,7 +126,7 @@ fn which_suits(
     }
     format!(
         "{best} and {} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
-         saves {}). More --replications narrow them.",
+         saves {}).",
         near.join(" and "),
         percent(gain)
     )
@@ -154,5 +165,11 @@ mod tests {
         let none = gains((0.01, 0.02), (-0.2, 0.02));
         assert!(said(&none, true, 30).starts_with("No policy is faster than linux"));
         assert!(said(&apart, true, 1).starts_with("With a single replication"));
+        assert_eq!(
+            precision(&apart, 50),
+            " With 50 replications savings are known to ± 2.0 percentage points at worst; with 200 \
+             it would be about ± 1.0."
+        );
+        assert_eq!(precision(&apart, 200), "");
     }
 }
