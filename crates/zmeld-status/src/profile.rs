@@ -130,7 +130,7 @@ impl Profile {
             _ => {
                 let why = cannot_reclaim(host)?;
                 return Some(format!(
-                    "profile {name} reclaims nothing ahead of time: {why}"
+                    "profile {name} goes without [watch.reclaim]: {why}"
                 ));
             }
         };
