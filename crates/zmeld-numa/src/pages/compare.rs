@@ -3,10 +3,10 @@
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::Scenario;
-use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_report::{Bars, Cell, Column, Document, Section, Table, Unit};
 use zmeld_statistics::mean::Interval;
 
-use super::{cell, load, narrower, provenance, simulated, REPLICATIONS_USUAL};
+use super::{cell, estimate, load, narrower, provenance, simulated, REPLICATIONS_USUAL};
 
 /// No value: the metric was not measured under this policy.
 const UNKNOWN: Interval = Interval {
@@ -25,9 +25,19 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let precision = precision(&gains[1..], scenario.replications);
     let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
+        .plot(savings(base, &gains))
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
     provenance(Document::new("zmeld numa compare").lead(lead), scenario).section(tables)
+}
+
+/// Each policy's saving, with its interval.
+fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
+    let title = format!("Time saved over {base} (more is better)");
+    let bars = Bars::new(&title, "share of total time", Unit::Fraction);
+    gains[1..].iter().fold(bars, |bars, (policy, gain)| {
+        bars.bar(policy.as_str(), estimate(*gain))
+    })
 }
 
 /// What so many replications tell, where more would tell more.
@@ -116,7 +126,7 @@ fn which_suits(
     let Some((best, gain)) = ranked.first().copied() else {
         return format!("No policy is faster than {base} here, beyond what chance explains.");
     };
-    let near: Vec<&str> = ranked[1..]
+    let mut near: Vec<&str> = ranked[1..]
         .iter()
         .filter(|(policy, other)| other.high() >= gain.low() || !is_faster(*best, *policy))
         .map(|(policy, _)| policy.as_str())
@@ -124,10 +134,11 @@ fn which_suits(
     if near.is_empty() {
         return format!("{best} suits best: it saves {} over {base}.", percent(gain));
     }
+    let last = near.pop().unwrap_or_default();
+    let others: String = near.iter().map(|it| format!(", {it}")).collect();
     format!(
-        "{best} and {} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
+        "{best}{others} and {last} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
          saves {}).",
-        near.join(" and "),
         percent(gain)
     )
 }
