@@ -86,6 +86,11 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(&status.tiers)),
         );
     }
+    details(document, status)
+}
+
+/// Adds all that is told below the tiers.
+pub fn details(mut document: Document, status: &Status) -> Document {
     if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
         document = document.section(differences(status));
     }
@@ -100,7 +105,7 @@ pub fn document(status: &Status) -> Document {
 }
 
 /// What could not be read.
-pub fn problems(status: &Status) -> Section {
+fn problems(status: &Status) -> Section {
     let warnings = status.observation.warnings.iter();
     let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();
     for (what, problem) in [
@@ -419,8 +424,7 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     }
 }
 
-/// What is wrong, each with its way out.
-pub fn findings(status: &Status) -> Section {
+fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
     if status.findings.is_empty() {
         return section.paragraph("None.");

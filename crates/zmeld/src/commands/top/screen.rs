@@ -1,5 +1,5 @@
-//! The screen's lines: a head that stays, and below it the tiers, whose pages are in swap and
-//! what is wrong, which are scrolled through where the terminal is small.
+//! The screen's lines: a head that stays, and below it the tiers, whose pages are in swap and all
+//! that a status tells, which are scrolled through where the terminal is small.
 //!
 //! Colour only repeats what is said in words.
 
@@ -11,10 +11,8 @@ use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
-use zmeld_observe::guarded::Guarded;
-use zmeld_observe::reclaimed::Reclaimed;
 use zmeld_observe::{Activity, Group, Observation, TierState};
-use zmeld_report::text::{inert, prefix, spark, width, wrap};
+use zmeld_report::text::{inert, prefix, spark, width};
 use zmeld_report::units::{bytes, count, percent, MISSING};
 use zmeld_report::{Column, Document, Section, Style, Table};
 use zmeld_status::findings::Severity;
@@ -278,13 +276,11 @@ fn body(look: &Look, width: usize) -> Document {
         true => document,
         false => document.section(Section::new("").table(look.whose())),
     };
-    let document = document
-        .section(page::problems(&look.status))
-        .section(page::findings(&look.status));
-    match look.status.tiers.is_empty() {
-        true => document,
-        false => document.section(Section::new("More of the tiers").table(rest)),
-    }
+    let document = match rest.columns().count() {
+        0 | 1 => document,
+        _ => document.section(Section::new("More of the tiers").table(rest)),
+    };
+    page::details(document, &look.status)
 }
 
 /// Columns of a name in the head, and of its value; behind them is its history.
@@ -351,14 +347,6 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         severities.any(is_grave),
         named("findings", &findings.collect::<Vec<_>>()),
     ));
-    if let Some(reclaim) = &now.reclaim {
-        lines.extend(wrap(&reclaimed(reclaim), style.width));
-    }
-    if let Some(guard) = &now.guard {
-        let is_high = guard.is_short || guard.ended_total > 0;
-        let told = wrap(&guarded(guard), style.width).into_iter();
-        lines.extend(told.map(|it| warning_if(is_high, it)));
-    }
     lines.push(String::new());
     lines
 }
@@ -386,35 +374,4 @@ fn pressed(look: &Look) -> Vec<String> {
         false => format!("{} at its limit", it.name),
     });
     told.collect()
-}
-
-/// What was reclaimed ahead of time, and what it cost, in a line.
-fn reclaimed(reclaim: &Reclaimed) -> String {
-    let stalled: u64 = reclaim.groups.iter().map(|group| group.stalled_us).sum();
-    let mut text = format!(
-        "reclaimed ahead: {}, {} came back, waited {}",
-        bytes(reclaim.reclaimed_bytes()),
-        bytes(reclaim.came_back_bytes()),
-        percent(stalled as f64 / 1e6 / reclaim.seconds.max(1) as f64),
-    );
-    let backing_off = reclaim.groups.iter().filter(|it| it.backing_off.is_some());
-    match (&reclaim.holding, backing_off.count()) {
-        (Some(why), _) => text += &format!("; held back: {}", inert(why)),
-        (None, 0) => {}
-        (None, some) => text += &format!("; {some} of {} back off", reclaim.groups.len()),
-    }
-    text
-}
-
-/// What the guard sees, in a line.
-fn guarded(guard: &Guarded) -> String {
-    let state = match guard.is_short {
-        true => "memory is short",
-        false => "memory is not short",
-    };
-    format!(
-        "guard: room for {}, {state}; processes ended {}",
-        bytes(guard.headroom_bytes),
-        guard.ended_total
-    )
 }
