@@ -6,27 +6,25 @@
 //! of no module is built from. What changes nothing that anybody could see stands in [`SAME`], with
 //! the reason.
 
+mod crates;
+mod switches;
+
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{bail, Context, Result};
-use serde_json::Value;
+use anyhow::{bail, Result};
 
 use crate::c_tests::{of_step, CTestEnvironment};
-use crate::process::{output_of, reason, unavailable, was_interrupted, Log};
+use crate::process::{reason, was_interrupted, Log};
 use crate::python;
-use crate::rust_tests::cargo;
 use crate::seeded;
 use crate::step::{Tally, TestScope};
-use crate::tools;
 use crate::workspace;
 
 /// Of each room so many are drawn at most.
 const DRAWN: usize = 40;
-/// The version of cargo-mutants.
-const CARGO_MUTANTS: &str = "27.1.0";
 
 /// Sources, and what tests them.
 pub struct Room {
@@ -137,7 +135,7 @@ impl Room {
     pub fn test(&self, log: &Log, environment: &CTestEnvironment, seed: u64) -> Result<Tally> {
         let mut found = match self.sources {
             Sources::Store(tests) => self.of_store(log, environment, tests, seed)?,
-            Sources::Crate(others) => self.of_crate(log, others, seed)?,
+            Sources::Crate(others) => crates::missed(log, self.name, others, seed)?,
         };
         found.missed.sort();
         let all = found.missed.len() + found.caught;
@@ -168,7 +166,7 @@ impl Room {
         let made = workspace::work_folder("mutants")?.join(self.name);
         workspace::empty_folder(&made)?;
         let mutate = python::mutate(log)?;
-        let mut all = Vec::new();
+        let mut all: Vec<Made> = Vec::new();
         for file in workspace::files(&folder, "c")? {
             if is_for_kernels(&file)? || workspace::stem(&file) == TRAINED {
                 continue;
@@ -190,14 +188,10 @@ impl Room {
                 }
             }
         }
-        // By what is changed to what: the same wherever the checkout and the line are.
-        all.sort_by_cached_key(|(file, _, _, line)| {
-            let mut hash = DefaultHasher::new();
-            (seed, workspace::stem(file), line).hash(&mut hash);
-            hash.finish()
-        });
+        let identity = |(file, _, _, line): &Made| format!("{}: {line}", workspace::stem(file));
         let mut found = Found::default();
-        for (file, changed, number, line) in all {
+        for at in ranked(seed, all.iter().map(identity)) {
+            let (file, changed, number, line) = &all[at];
             if found.caught + found.missed.len() == DRAWN {
                 break;
             }
@@ -207,17 +201,17 @@ impl Room {
             {
                 continue;
             }
-            let Some(is_same) = is_same(log, environment, &file, &changed)? else {
+            let Some(is_same) = is_same(log, environment, file, changed)? else {
                 continue;
             };
             if is_same {
                 continue;
             }
-            let line = format!("{}:{number}: {line}", workspace::shown(&file));
+            let line = format!("{}:{number}: {line}", workspace::shown(file));
             log.note(&format!("{}: {line}", self.step()))?;
             let copy = seeded::copy(log)?;
             let store = workspace::root().join("store");
-            fs::copy(&changed, copy.join(file.strip_prefix(&store)?))?;
+            fs::copy(changed, copy.join(file.strip_prefix(&store)?))?;
             let mut by = None;
             for test in tests {
                 if fails(log, environment, test, &copy, seed)? {
@@ -235,63 +229,10 @@ impl Room {
         }
         Ok(found)
     }
-
-    fn of_crate(&self, log: &Log, others: &[&str], seed: u64) -> Result<Found> {
-        let name = package_name(self.name);
-        let tool = cargo_mutants(log)?;
-        let mutants = |words: &[&str]| {
-            // Tests of a changed program see no processes but their own.
-            let mut command = match tools::is_root() {
-                true => Command::new("unshare"),
-                false => Command::new(&tool),
-            };
-            if tools::is_root() {
-                command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
-                command.arg(&tool);
-            }
-            command
-                .current_dir(workspace::root())
-                .args(["mutants", "--package", &name]);
-            command.args(words);
-            command
-        };
-        let listed = output_of(&mut mutants(&["--list"]))?.lines().count();
-        let slices = listed.div_ceil(DRAWN).max(1);
-        let slice = format!("{}/{slices}", seed as usize % slices);
-        let out = workspace::work_folder("mutants")?.join(self.name);
-        workspace::empty_folder(&out)?;
-        let out = out.to_string_lossy().into_owned();
-        let own = [
-            "--shard",
-            &slice,
-            // Of all files, and no stretch of one.
-            "--sharding",
-            "round-robin",
-            "--baseline",
-            "skip",
-            "--timeout",
-            "300",
-            "--output",
-            &out,
-        ];
-        log.run(&mut mutants(&own))?;
-        // What its own tests miss others may find.
-        let mut found = Found::read(Path::new(&out))?;
-        if !found.missed.is_empty() && !others.is_empty() {
-            let others: Vec<String> = others.iter().map(|it| package_name(it)).collect();
-            let others = others.join(",");
-            let more = ["--iterate", "--test-package", &others];
-            log.run(&mut mutants(&[&own[..], &more].concat()))?;
-            let rest = Found::read(Path::new(&out))?;
-            found.caught += rest.caught;
-            found.missed = rest.missed;
-        }
-        if was_interrupted() {
-            bail!("interrupted");
-        }
-        Ok(found)
-    }
 }
+
+/// A file, the changed one, the number of the line, and what is changed there to what.
+type Made = (PathBuf, PathBuf, usize, String);
 
 /// What became of the mutants of a room.
 #[derive(Default)]
@@ -300,26 +241,19 @@ struct Found {
     missed: Vec<String>,
 }
 
-impl Found {
-    /// As cargo-mutants writes it down.
-    fn read(folder: &Path) -> Result<Found> {
-        let path = folder.join("mutants.out/outcomes.json");
-        let told: Value = serde_json::from_str(&workspace::read(&path)?)?;
-        let mut found = Found::default();
-        for outcome in told["outcomes"].as_array().context("no outcomes")? {
-            match outcome["summary"].as_str() {
-                Some("CaughtMutant" | "Timeout") => found.caught += 1,
-                Some("MissedMutant") => {
-                    let name = &outcome["scenario"]["Mutant"]["name"];
-                    found
-                        .missed
-                        .push(name.as_str().unwrap_or_default().to_owned());
-                }
-                _ => {}
-            }
-        }
-        Ok(found)
-    }
+/// Places in an order that the seed gives, by what is changed to what: the same wherever the checkout
+/// and the line are.
+fn ranked(seed: u64, identities: impl Iterator<Item = String>) -> Vec<usize> {
+    let mut all: Vec<(u64, usize)> = identities
+        .enumerate()
+        .map(|(at, identity)| {
+            let mut hash = DefaultHasher::new();
+            (seed, identity).hash(&mut hash);
+            (hash.finish(), at)
+        })
+        .collect();
+    all.sort_unstable();
+    all.into_iter().map(|(_, at)| at).collect()
 }
 
 fn package_name(name: &str) -> String {
@@ -378,20 +312,4 @@ fn fails(
         Err(error) if !was_interrupted() && reason(&error).is_none() => Ok(true),
         found => found,
     }
-}
-
-/// The tool, installed if it is not.
-fn cargo_mutants(log: &Log) -> Result<PathBuf> {
-    let root = workspace::work_folder("cargo-mutants")?;
-    let tool = root.join("bin/cargo-mutants");
-    if !tool.exists() {
-        let mut install = cargo(&["install", "--locked", "cargo-mutants"]);
-        install
-            .args(["--version", CARGO_MUTANTS, "--root"])
-            .arg(&root);
-        if !log.run(&mut install)?.succeeded() {
-            unavailable!("cargo-mutants cannot be had, is there a network? The log says more");
-        }
-    }
-    Ok(tool)
 }
