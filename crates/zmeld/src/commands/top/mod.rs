@@ -59,13 +59,14 @@ pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
     if variable("TERM").is_some_and(|it| it == "dumb") {
         anyhow::bail!("top needs a terminal with a cursor, and TERM says dumb; see zmeld status");
     }
+    let first = Look::at(&args.place, None)?;
     // Restores the terminal on SIGTERM and SIGHUP as well: the loop below ends.
     let stop = progress::silent_interrupt_flag();
     let canvas = Canvas {
         style: crate::output::style(),
         is_utf8: is_utf8(variable),
     };
-    on_screen(|| show(args, &canvas, || stop.load(Ordering::SeqCst)))?;
+    on_screen(|| show(args, &canvas, first, || stop.load(Ordering::SeqCst)))?;
     Ok(Outcome::Done)
 }
 
@@ -142,8 +143,12 @@ fn size() -> (u16, u16) {
     terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0))
 }
 
-fn show(args: &TopArgs, canvas: &Canvas, is_over: impl Fn() -> bool) -> anyhow::Result<()> {
-    let mut look = Look::at(&args.place, None);
+fn show(
+    args: &TopArgs,
+    canvas: &Canvas,
+    mut look: Look,
+    is_over: impl Fn() -> bool,
+) -> anyhow::Result<()> {
     let mut view = View {
         rows: 0,
         interval: args.interval,
@@ -187,7 +192,7 @@ fn show(args: &TopArgs, canvas: &Canvas, is_over: impl Fn() -> bool) -> anyhow::
         if Instant::now() >= next {
             next = Instant::now() + Duration::from_secs_f64(view.interval);
             if !view.held {
-                look = Look::at(&args.place, Some(look));
+                look = Look::at(&args.place, Some(look))?;
                 redraw = true;
             }
         }

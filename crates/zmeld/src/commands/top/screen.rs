@@ -19,6 +19,7 @@ use zmeld_status::findings::Severity;
 use zmeld_status::page::{self, Status};
 
 use crate::args::MachineArgs;
+use crate::commands::status;
 
 /// What is counted, as a change in a second: its name, and the counters.
 type Rate = (&'static str, Counters);
@@ -64,22 +65,19 @@ struct InSwap {
 }
 
 impl Look {
-    pub fn at(place: &MachineArgs, before: Option<Look>) -> Look {
-        let host = place.host();
-        let config = place.config();
-        let config = config.as_ref().map_err(ToString::to_string);
-        let status = Status::read(&host, config, place.config.as_deref());
+    pub fn at(place: &MachineArgs, before: Option<Look>) -> anyhow::Result<Look> {
+        let status = status::read(place)?;
         let (before, mut history) = match before {
             Some(look) => (Some(look.status.observation), look.history),
             None => (None, VecDeque::new()),
         };
         history.truncate(HISTORY_MAX - 1);
         history.push_front(Moment::of(&status, before.as_ref()));
-        Look {
-            groups: groups(&host, &status.observation).unwrap_or_default(),
+        Ok(Look {
+            groups: groups(&place.host(), &status.observation).unwrap_or_default(),
             status,
             history,
-        }
+        })
     }
 
     /// The last values of something, from nothing to `top`, the newest at the right edge.
