@@ -10,7 +10,7 @@ use zmeld_config::{
 use zmeld_linux::groups::{outlook, Selection};
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
-use zmeld_watch::reclaim;
+use zmeld_watch::{reclaim, Error};
 
 /// A kind of machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Profile {
             _ => {
                 let why = cannot_reclaim(host)?;
                 return Some(format!(
-                    "profile {name} goes without [watch.reclaim]: {why}"
+                    "profile {name} reclaims nothing ahead of time: {why}"
                 ));
             }
         };
@@ -205,6 +205,7 @@ fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
 
 fn cannot_reclaim(host: &Host) -> Option<String> {
     match reclaim::hierarchy(host) {
+        Err(Error::CannotReclaim(why)) => Some(why),
         Err(err) => Some(err.to_string()),
         Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
     }
