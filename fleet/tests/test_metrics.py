@@ -117,7 +117,7 @@ def test_kinds_without_end_have_no_gauges(report, tmp_path, monkeypatch, capsys)
 
 def known():
     """What zmeld and zmeld-fleet export."""
-    source = (TOP / "crates" / "zmeld-status" / "src" / "metrics.rs").read_text()
+    source = (TOP / "crates/zmeld-swap/src/status/metrics.rs").read_text()
     of_zmeld = re.findall(r'^    "(zmeld_[a-z0-9_]+)" (?:gauge|counter) "', source, re.MULTILINE)
     assert len(of_zmeld) > 40
     return {*of_zmeld, *metrics.FAMILIES}

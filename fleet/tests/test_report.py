@@ -177,7 +177,7 @@ def test_configurations_are_what_zmeld_takes(place, tmp_path, capsys, zmeld):
 
 
 def test_sizes_and_limits_are_those_of_zmeld_plan():
-    for line in (TOP / "crates/zmeld-advice/src/sizes.txt").read_text().splitlines()[1:]:
+    for line in (TOP / "crates/zmeld-config/src/advice/sizes.txt").read_text().splitlines()[1:]:
         ratio, measured, size, limit = map(float, line.split())
         found = advice.size_percent(ratio, measured < advice.BASIS_MIN_PERCENT)
         assert (found, advice.limit_percent(found, ratio)) == (size, limit), line

@@ -149,7 +149,7 @@ fn guest(
     }
     let root = workspace::root();
     let script = root.join(match is_situation {
-        true => "crates/zmeld-setup/tests/guest/guard-situations.sh",
+        true => "crates/zmeld-swap/tests/guest/guard-situations.sh",
         false => "xtask/guest/guard.sh",
     });
     let mut files = vec![

@@ -1,6 +1,6 @@
 //! In real kernels: the module builds for each, and the guest tests pass, those of
 //! the modules (`store/kmod/tests`, `store/crypto/tests`) and those of the command line
-//! (`crates/zmeld-setup/tests/guest`).
+//! (`crates/zmeld-swap/tests/guest`).
 //!
 //! A guest test says in its head, behind `# guest:`, what it needs: docs/testing.md lists
 //! the words. It speaks TAP.
@@ -199,7 +199,7 @@ struct GuestNeeds {
     memory: Option<u64>,
     disks: Vec<u64>,
     programs: Vec<String>,
-    /// Programs of tests of zmeld-setup.
+    /// Programs of tests of zmeld-swap.
     tests: Vec<String>,
     /// Scripts beside it, which it takes in.
     scripts: Vec<String>,
@@ -267,7 +267,7 @@ impl TestSubject {
         match self {
             TestSubject::Module => "store/kmod/tests",
             TestSubject::Codec => "store/crypto/tests",
-            TestSubject::CommandLine => "crates/zmeld-setup/tests/guest",
+            TestSubject::CommandLine => "crates/zmeld-swap/tests/guest",
         }
     }
 

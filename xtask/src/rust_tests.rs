@@ -35,7 +35,7 @@ pub fn zmeld(log: &Log) -> Result<PathBuf> {
     Ok(workspace::target().join("debug/zmeld"))
 }
 
-/// The program of one of zmeld-setup's tests, built.
+/// The program of one of zmeld-swap's tests, built.
 pub fn test_program(log: &Log, name: &str) -> Result<PathBuf> {
     let words = ["build", "--workspace", "--test", name];
     log.must(&mut cargo(&words))?;

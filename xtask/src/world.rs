@@ -30,7 +30,7 @@ struct Judged {
 type Program = (&'static str, fn(&Log, &Path) -> Result<()>);
 
 const SUITES: &[Judged] = &[Judged {
-    package: "zmeld-migrate",
+    package: "zmeld-swap",
     test: "world",
     files: [100, 2000],
     programs: &[

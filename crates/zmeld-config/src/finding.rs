@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_to_do_is_done_of_every_finding_or_it_is_said_why_not() {
-        let rows = file("crates/zmeld-setup/tests/guest/remedies.sh");
+        let rows = file("crates/zmeld-swap/tests/guest/remedies.sh");
         let starts = |with: &str| rows.lines().any(|it| it.trim_start().starts_with(with));
         for id in FindingId::ALL {
             let has_row = starts(&format!("row {id} "));

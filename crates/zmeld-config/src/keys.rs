@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use zmeld_advice::TierKind;
+use crate::advice::TierKind;
 
 use super::section::{Keys, Line, Written};
 use super::tier::OPTIONAL;

@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use section::keys_of;
 
+pub mod advice;
 mod check;
 pub mod codec;
 pub mod encryption;

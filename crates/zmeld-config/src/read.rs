@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::keys::{self, Section};
-use zmeld_advice::TierKind;
+use crate::advice::TierKind;
 
 use super::named::Named;
 use super::section::{Keys, Row};

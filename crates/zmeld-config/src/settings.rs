@@ -152,7 +152,7 @@ section! {
         every: Span = Span::seconds(600), always();
         /// Only if a sample finds at least this share of the pages to be duplicates: what
         /// a scan and a status call worth it.
-        duplicates_min: Percent = Percent::whole((100.0 * zmeld_advice::meld::WORTH).round() as u32), always();
+        duplicates_min: Percent = Percent::whole((100.0 * crate::advice::meld::WORTH).round() as u32), always();
     }
 }
 

@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use zmeld_guard::{GuardLoop, GuardRule};
 use zmeld_linux::Host;
 
-#[path = "../../zmeld-setup/tests/script/mod.rs"]
+#[path = "../../zmeld-swap/tests/script/mod.rs"]
 mod script;
 
 use script::{Outcome, Script};

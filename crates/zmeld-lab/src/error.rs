@@ -24,7 +24,7 @@ pub enum Error {
     Unsafe(String),
     /// A set-up could not be applied or taken back.
     #[error(transparent)]
-    Swap(#[from] zmeld_setup::Error),
+    Swap(#[from] zmeld_swap::setup::Error),
     /// A workload that failed by itself: not for want of memory.
     #[error("{0}")]
     Workload(String),
@@ -52,7 +52,7 @@ impl Error {
     pub fn is_missing(&self) -> bool {
         match self {
             Error::Missing(_) => true,
-            Error::Swap(err) => err.kind() == zmeld_setup::ErrorKind::Missing,
+            Error::Swap(err) => err.kind() == zmeld_swap::setup::ErrorKind::Missing,
             _ => false,
         }
     }

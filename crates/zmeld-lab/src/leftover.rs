@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use zmeld_linux::Host;
-use zmeld_setup::event::Listener;
-use zmeld_setup::journal::{Owner, State};
+use zmeld_swap::setup::event::Listener;
+use zmeld_swap::setup::journal::{Owner, State};
 
 use crate::error::Error;
 use crate::limit;

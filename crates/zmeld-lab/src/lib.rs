@@ -6,7 +6,7 @@
 //! | [`recipe`] | what is run, under which limit, with which variants; what was published |
 //! | [`workload`] | workloads whose data are known and whose results are verified |
 //! | `limit` | a memory limit of its own for each run |
-//! | [`variant`] | what is compared, by `zmeld-setup`; a disk as slow as wanted |
+//! | [`variant`] | what is compared, by `zmeld_swap::setup`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`experiment`] | the order of runs, one run, the result |

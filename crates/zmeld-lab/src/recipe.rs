@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::variant::{RunSize, Variant};
 use crate::vm::GuestSize;
-use zmeld_statistics::stopping::StoppingRule;
-use zmeld_statistics::Direction;
+use zmeld_report::statistics::stopping::StoppingRule;
+use zmeld_report::statistics::Direction;
 
 use crate::workload::Workload;
 
@@ -343,7 +343,7 @@ mod tests {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
             let compared = recipe.variants.iter().filter(|it| !it.unlimited).count();
-            let needed = zmeld_statistics::verdict::runs_needed(compared);
+            let needed = zmeld_report::statistics::verdict::runs_needed(compared);
             assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();

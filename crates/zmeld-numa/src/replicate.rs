@@ -7,7 +7,7 @@ use crate::engine::{Recording, SimulationCase};
 use crate::outcome::Outcome;
 use crate::policy::PolicyName;
 use crate::time::to_ms;
-use zmeld_statistics::mean::{self, Interval};
+use zmeld_report::statistics::mean::{self, Interval};
 
 /// A number that every simulation gives: its name, with the unit last, and how it is taken from an outcome.
 pub type Metric = (&'static str, fn(&Outcome) -> f64);

@@ -9,7 +9,7 @@ use zmeld_numa::scheduler::Scheduler;
 use zmeld_numa::workload::{
     Arrivals, Distribution, DistributionShape, ProcessPlan, Quantity, StartNode, Workload,
 };
-use zmeld_statistics::mean;
+use zmeld_report::statistics::mean;
 
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;

@@ -39,6 +39,7 @@ mod html;
 mod palette;
 pub mod plot;
 pub mod schema;
+pub mod statistics;
 pub mod style;
 pub mod table;
 pub mod text;

@@ -1,12 +1,12 @@
 //! What to do about it, in plain words.
 //!
-//! Which codec, how large a device and whether melding pays `zmeld-advice` decides,
+//! Which codec, how large a device and whether melding pays `zmeld_config::advice` decides,
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::codec::{CodecVerdict, JUDGED_FROM};
-use zmeld_advice::meld;
-use zmeld_advice::{size, tier, Facts, Machine, Recommendation, Wish};
+use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
+use zmeld_config::advice::meld;
+use zmeld_config::advice::{size, tier, Facts, Machine, Recommendation, Wish};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -386,7 +386,7 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
-    use zmeld_advice::ModulePresence;
+    use zmeld_config::advice::ModulePresence;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
         CodecResult {

@@ -1,7 +1,7 @@
 //! From sums and counts to a result.
 
-use zmeld_advice::size;
-use zmeld_memory::{Coldness, Skipped, Visit};
+use crate::memory::{Coldness, Skipped, Visit};
+use zmeld_config::advice::size;
 use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 use std::sync::Mutex;
 
+use crate::memory::RegionId;
 use rayon::prelude::*;
 use rayon::ThreadPoolBuilder;
-use zmeld_memory::RegionId;
 
 const SHARDS: usize = 64;
 

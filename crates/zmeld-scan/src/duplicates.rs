@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::memory::{Owner, Region};
 use serde::Serialize;
-use zmeld_memory::{Owner, Region};
 
 use crate::contents::{PageRecord, SortedContents};
 use crate::programs::Tally;
@@ -155,7 +155,7 @@ impl<'a> Counter<'a> {
 mod tests {
     use super::*;
     use crate::contents::{Contents, PageOrigin};
-    use zmeld_memory::{RegionId, RegionKind};
+    use crate::memory::{RegionId, RegionKind};
 
     fn regions() -> Vec<Region> {
         // Two mappings of process 1, one of process 2.

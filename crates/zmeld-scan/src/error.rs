@@ -11,7 +11,7 @@ use crate::advice;
 pub enum ScanError {
     /// The source cannot be read.
     #[error(transparent)]
-    Source(#[from] zmeld_memory::Error),
+    Source(#[from] crate::memory::Error),
     /// A codec cannot be had.
     #[error(transparent)]
     Codec(#[from] CodecError),

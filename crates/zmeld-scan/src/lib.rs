@@ -2,7 +2,7 @@
 //! exactly, compression on a sample or on all of them, and what follows from it
 //! for the machine.
 //!
-//! A [`scan`] reads a [`Source`](zmeld_memory::Source) once. Each page is looked
+//! A [`scan()`] reads a [`Source`](crate::memory::Source) once. Each page is looked
 //! at for a repeated word, hashed with 128 bits under a random seed, and noted
 //! in at most 24 bytes; pages of the sample are compressed with every codec that
 //! was asked for, decompressed, and compared. With [`ScanOptions::full`] the source
@@ -13,7 +13,7 @@
 //! | [`kernel`] | what the running kernel's zram and swap would do |
 //! | [`machine`] | RAM, processors, the codecs that the kernel offers |
 //! | [`report`] | the result as people read it |
-//! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld-advice` |
+//! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld_config::advice` |
 //!
 //! This crate prints nothing.
 
@@ -26,6 +26,7 @@ mod error;
 mod histogram;
 pub mod kernel;
 pub mod machine;
+pub mod memory;
 mod predict;
 mod programs;
 mod progress;
@@ -33,6 +34,7 @@ pub mod report;
 mod result;
 mod sample;
 mod scan;
+pub mod survey;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
 pub use duplicates::Duplicates;

@@ -1,8 +1,8 @@
 //! The machine in front of us, as far as a scan and its advice need to know it.
 
 use serde::Serialize;
-use zmeld_advice::machine::{self, Machine};
-use zmeld_advice::ModulePresence;
+use zmeld_config::advice::machine::{self, Machine};
+use zmeld_config::advice::ModulePresence;
 use zmeld_linux::compressed::is_on;
 use zmeld_linux::cpuinfo;
 use zmeld_linux::crypto::ZWORD;

@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use crate::memory::{Owner, Region};
 use serde::Serialize;
 use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::Host;
-use zmeld_memory::{Owner, Region};
 
 use crate::contents::SortedContents;
 use crate::duplicates::Counter;

@@ -1,6 +1,6 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
-use zmeld_advice::size;
+use zmeld_config::advice::size;
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{cells, Axis, Bars, Column, Document, Estimate, Histogram, Section, Table};

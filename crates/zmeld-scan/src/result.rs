@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::memory::{Counted, Skipped};
 use serde::Serialize;
-use zmeld_advice::Recommendation;
-use zmeld_memory::{Counted, Skipped};
+use zmeld_config::advice::Recommendation;
 use zmeld_store::Geometry;
 
 use crate::advice::Advice;

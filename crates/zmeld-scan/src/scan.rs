@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::memory::{Batch, Note, SkipReason, Source, Visit};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 use zmeld_linux::Host;
-use zmeld_memory::{Batch, Note, SkipReason, Source, Visit};
 use zmeld_store::{fill_word, page_size, FingerprintKey};
 
 use crate::advice;

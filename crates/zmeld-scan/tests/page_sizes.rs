@@ -3,8 +3,8 @@
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use zmeld_memory::FileSource;
 use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::memory::FileSource;
 use zmeld_scan::{scan, Candidate, ScanError, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::{Stream, SHARE_BYTES};
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use zmeld_memory::FileSource;
+use zmeld_scan::memory::FileSource;
 use zmeld_scan::{scan, Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
 

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use zmeld_store::zword::{Level, Zword};
-use zmeld_zword::lengths::layout;
+use zword::lengths::layout;
 
 #[path = "../tests/support/train.rs"]
 mod train;
+#[path = "../tests/support/zword/mod.rs"]
+mod zword;
 
 const PAGE: usize = 4096;
 /// The first rounds settle how pages are parsed, on one page of so many.

@@ -1,13 +1,15 @@
 //! zword's two decoders beside each other: the C one, which stores use, and the
-//! one of zmeld-zword, which was written from docs/zword.md.
+//! one in `support/zword`, which was written from docs/zword.md.
 
 use zmeld_store::zword::{trained_lengths, Level, Zword};
-use zmeld_zword::lengths::{layout, BYTE_TOKENS, CONTEXTS, MASKS, SETS, WORD_LITERALS};
-use zmeld_zword::{decode, Lengths};
+use zword::decoder::decode;
+use zword::lengths::{layout, Lengths, BYTE_TOKENS, CONTEXTS, MASKS, SETS, WORD_LITERALS};
 
 #[allow(dead_code)]
 #[path = "support/train.rs"]
 mod train;
+#[path = "support/zword/mod.rs"]
+mod zword;
 
 const BLOCK: usize = 4096;
 

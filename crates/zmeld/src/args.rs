@@ -8,8 +8,8 @@ use clap::Args;
 use clap_complete::Shell;
 use zmeld_config::{Bytes, Config, ConfigError, Span};
 use zmeld_linux::Host;
+use zmeld_scan::survey::{SKETCH, SKETCH_MAX, SKETCH_MIN};
 use zmeld_store::CodecSpec;
-use zmeld_survey::{SKETCH, SKETCH_MAX, SKETCH_MIN};
 
 use crate::exit::EXIT_CODES;
 

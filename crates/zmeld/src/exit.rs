@@ -184,16 +184,16 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<ScanError>() {
             return scan_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_survey::Error>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_scan::survey::Error>() {
             return survey_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_scan::memory::Error>() {
             return missing_or_wrong(err.is_missing());
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_setup::Error>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_swap::setup::Error>() {
             return swap_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_watch::Error>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_swap::watch::Error>() {
             return missing_or_wrong(err.is_missing());
         }
         if let Some(err) = cause.downcast_ref::<zmeld_lab::Error>() {
@@ -212,8 +212,8 @@ fn scan_code(err: &ScanError) -> u8 {
     }
 }
 
-fn survey_code(err: &zmeld_survey::Error) -> u8 {
-    use zmeld_survey::Error;
+fn survey_code(err: &zmeld_scan::survey::Error) -> u8 {
+    use zmeld_scan::survey::Error;
     match err {
         Error::Pressure { .. } => LATER,
         Error::NotPermitted { .. } | Error::HiddenMachine => MISSING,
@@ -224,11 +224,11 @@ fn survey_code(err: &zmeld_survey::Error) -> u8 {
     }
 }
 
-fn swap_code(err: &zmeld_setup::Error) -> u8 {
+fn swap_code(err: &zmeld_swap::setup::Error) -> u8 {
     match err.kind() {
-        zmeld_setup::ErrorKind::Input => WRONG,
-        zmeld_setup::ErrorKind::Missing => MISSING,
-        zmeld_setup::ErrorKind::Interrupted => INTERRUPTED,
+        zmeld_swap::setup::ErrorKind::Input => WRONG,
+        zmeld_swap::setup::ErrorKind::Missing => MISSING,
+        zmeld_swap::setup::ErrorKind::Interrupted => INTERRUPTED,
     }
 }
 
@@ -269,12 +269,12 @@ mod tests {
             "cannot open it: No such file or directory"
         );
         let cause = io::Error::from_raw_os_error(13);
-        let err = anyhow::Error::new(zmeld_setup::Error::io("read", "/root/x", cause));
+        let err = anyhow::Error::new(zmeld_swap::setup::Error::io("read", "/root/x", cause));
         let said = "cannot read /root/x: Permission denied";
         assert_eq!(one_line(&err, true), said);
         assert_eq!(one_line(&err, false), format!("{said}; run it as root"));
         // What root cannot mend either.
-        let err = anyhow::Error::new(zmeld_setup::Error::NoCodec {
+        let err = anyhow::Error::new(zmeld_swap::setup::Error::NoCodec {
             codec: "842".to_owned(),
             there: "lz4".to_owned(),
         });

@@ -9,7 +9,7 @@ use std::time::Duration;
 use memory::Script;
 use nix::sys::resource::{getrusage, UsageWho};
 
-#[path = "../../zmeld-memory/tests/common/mod.rs"]
+#[path = "../../zmeld-scan/tests/common/mod.rs"]
 mod memory;
 
 const PAGE: usize = 4096;

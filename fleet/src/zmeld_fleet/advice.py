@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The configuration for a kind of machine, and why: the rules of crates/zmeld-advice.
+"""The configuration for a kind of machine, and why: the rules of crates/zmeld-config/src/advice.
 
 A survey says what pages take, not how fast codecs are on that machine. So of the codecs
 of zram the fastest is taken that gains nearly as much as the best; `zmeld plan` on one
@@ -17,7 +17,7 @@ from zmeld_fleet.analysis import Kind, Setup
 from zmeld_fleet.words import inert, plural
 
 WORTH = 0.05
-"""Share of the compressed memory that melding has to save (zmeld-advice, meld.rs)."""
+"""Share of the compressed memory that melding has to save (zmeld-config, advice/meld.rs)."""
 NEARLY = 0.95
 """Share of the best gain that lets a faster codec be taken."""
 GAIN_MIN = 0.1
@@ -133,7 +133,7 @@ def size_percent(ratio: float, thin: bool) -> int:
 
 
 def limit_percent(size: int, ratio: float) -> int:
-    """The pool's limit in percent of RAM (zmeld-advice, size.rs)."""
+    """The pool's limit in percent of RAM (zmeld-config, advice/size.rs)."""
     limit = max(size / max(ratio, 1.0) * MARGIN, size / RATIO_ASSUMED)
     return min(max(math.ceil(min(limit, LIMIT_MAX_PERCENT)), 1), LIMIT_MAX_PERCENT)
 

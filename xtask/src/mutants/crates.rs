@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Result};
 use serde::Deserialize;
 
-use super::switches::{self, Mutant, VARIABLE};
-use super::{package_name, ranked, Found, DRAWN};
+use super::switches::{self, Mutant, REACHED, VARIABLE};
+use super::{ranked, Found, RustSources, DRAWN};
 use crate::process::{command_line, git, output_of, unavailable, was_interrupted, Log};
 use crate::rust_tests::cargo;
 use crate::{tools, workspace};
@@ -21,21 +21,20 @@ use crate::{tools, workspace};
 /// The version of cargo-mutants.
 const CARGO_MUTANTS: &str = "27.1.0";
 
-pub fn missed(log: &Log, room: &str, others: &[&str], seed: u64) -> Result<Found> {
-    let package = package_name(room);
+pub fn missed(log: &Log, sources: &RustSources, seed: u64) -> Result<Found> {
     let mut list = Command::new(cargo_mutants(log)?);
     list.current_dir(workspace::root());
-    list.args(["mutants", "--list", "--json", "--package", &package]);
-    let mutants: Vec<Mutant> = serde_json::from_str(&output_of(&mut list)?)?;
+    list.args(["mutants", "--list", "--json", "--package", sources.package]);
+    let mut mutants: Vec<Mutant> = serde_json::from_str(&output_of(&mut list)?)?;
+    mutants.retain(|it| sources.have(&it.file));
     let order = ranked(seed, mutants.iter().map(Mutant::identity));
     let copy = workspace::work_folder("mutants")?.join("workspace");
-    let mut packages = vec![package.clone()];
-    packages.extend(others.iter().map(|it| package_name(it)));
+    let packages = [&[sources.package], sources.tested_by].concat();
     let mut refused = BTreeSet::new();
     let (numbers, programs) = loop {
         let drawn = order.iter().filter(|it| !refused.contains(*it));
         let numbers: Vec<usize> = drawn.copied().take(DRAWN).collect();
-        let folder = format!("crates/{package}");
+        let folder = format!("crates/{}", sources.package);
         let put = switches::put(&folder, &mutants, &numbers)?;
         copied(&copy, &put.texts)?;
         let built = build(log, &copy, &packages)?;
@@ -90,8 +89,9 @@ pub fn missed(log: &Log, room: &str, others: &[&str], seed: u64) -> Result<Found
 
 /// The first test that fails with this fault.
 fn failed<'a>(log: &Log, tests: &[&'a Test], fault: usize) -> Result<Option<&'a Test>> {
-    for test in tests {
-        if !test.passes(log, Some(fault))? {
+    let reach = |test: &&&Test| test.reaches.contains(&fault);
+    for test in tests.iter().filter(reach) {
+        if !test.passes(log, (VARIABLE, &fault.to_string()))? {
             return Ok(Some(test));
         }
     }
@@ -176,7 +176,7 @@ struct Place {
 }
 
 /// Builds the tests of these packages.
-fn build(log: &Log, copy: &Path, packages: &[String]) -> Result<Built> {
+fn build(log: &Log, copy: &Path, packages: &[&str]) -> Result<Built> {
     let mut command = cargo(&["test", "--no-run", "--lib", "--bins", "--tests"]);
     command.current_dir(copy);
     for package in packages {
@@ -219,13 +219,15 @@ struct Test {
     program: PathBuf,
     folder: PathBuf,
     took: Duration,
+    /// The faults that it comes by.
+    reaches: BTreeSet<usize>,
     /// So many faults were found by it.
     found: AtomicU32,
 }
 
 impl Test {
-    /// Whether it passes with this fault; one that comes to no end does not.
-    fn passes(&self, log: &Log, fault: Option<usize>) -> Result<bool> {
+    /// Whether it passes with this variable; one that comes to no end does not.
+    fn passes(&self, log: &Log, variable: (&str, &str)) -> Result<bool> {
         // A changed program sees no processes but its own.
         let mut command = match tools::is_root() {
             true => Command::new("unshare"),
@@ -237,9 +239,7 @@ impl Test {
         }
         command.args(["--exact", &self.name]);
         command.current_dir(&self.folder);
-        if let Some(number) = fault {
-            command.env(VARIABLE, number.to_string());
-        }
+        command.env(variable.0, variable.1);
         let limit = Duration::from_secs(60) + self.took * 10;
         match log.run_for(&mut command, limit) {
             Ok(ended) => Ok(ended.succeeded()),
@@ -249,7 +249,7 @@ impl Test {
     }
 }
 
-/// All tests of these programs with how long each takes without a fault.
+/// All tests of these programs with how long each takes without a fault, and which ones it comes by.
 fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for program in programs {
@@ -263,6 +263,7 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
             program: program.path.clone(),
             folder: program.folder.clone(),
             took: Duration::from_secs(300),
+            reaches: BTreeSet::new(),
             found: AtomicU32::new(0),
         }));
     }
@@ -273,11 +274,14 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
             let Some(test) = test else {
                 return Ok(());
             };
+            let reached = tempfile::NamedTempFile::new()?;
             let started = Instant::now();
-            if !test.passes(log, None)? {
+            if !test.passes(log, (REACHED, &reached.path().to_string_lossy()))? {
                 bail!("{} fails without a fault", test.name);
             }
             test.took = started.elapsed();
+            let numbers = workspace::read(reached.path())?;
+            test.reaches = numbers.lines().flat_map(str::parse).collect();
         }
     };
     at_once(time)?;

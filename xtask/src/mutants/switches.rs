@@ -17,14 +17,27 @@ use crate::workspace;
 
 /// The variable that has the number of the fault.
 pub const VARIABLE: &str = "ZMELD_SWITCH";
+/// The variable that names the file to which the numbers go of what was reached.
+pub const REACHED: &str = "ZMELD_SWITCHES_REACHED";
 
 /// What each crate that has switches asks.
 const ASKED: &str = r#"
 /// Returns true if the fault of this number is turned on.
 #[doc(hidden)]
 pub fn switched(number: usize) -> bool {
-    static ON: std::sync::LazyLock<Option<usize>> =
-        std::sync::LazyLock::new(|| std::env::var("ZMELD_SWITCH").ok()?.parse().ok());
+    use std::sync::{LazyLock, Mutex};
+    static ON: LazyLock<Option<usize>> =
+        LazyLock::new(|| std::env::var("ZMELD_SWITCH").ok()?.parse().ok());
+    static REACHED: LazyLock<Option<Mutex<(std::fs::File, Vec<bool>)>>> = LazyLock::new(|| {
+        let path = std::env::var_os("ZMELD_SWITCHES_REACHED")?;
+        let file = std::fs::File::options().append(true).open(path).ok()?;
+        Some(Mutex::new((file, vec![false; 100_000])))
+    });
+    if let Some(Ok(mut reached)) = REACHED.as_ref().map(Mutex::lock) {
+        if !std::mem::replace(&mut reached.1[number], true) {
+            let _ = std::io::Write::write_all(&mut reached.0, format!("{number}\n").as_bytes());
+        }
+    }
     *ON == Some(number)
 }
 "#;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::advice::TierKind;
 use serde::{Deserialize, Serialize};
-use zmeld_advice::TierKind;
 
 use super::check::{in_ram, Check};
 use super::keys::Section;

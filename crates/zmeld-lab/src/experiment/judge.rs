@@ -1,7 +1,7 @@
 //! From runs to verdicts.
 
 use crate::recipe::Metric;
-use zmeld_statistics::verdict::{self, VariantRuns};
+use zmeld_report::statistics::verdict::{self, VariantRuns};
 
 use super::result::{CaseJudgement, Experiment, MetricJudgement, Outcome, Run};
 

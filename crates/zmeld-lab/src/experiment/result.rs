@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Metric, Recipe};
 use crate::vm::{self, GuestClock};
-use zmeld_statistics::verdict::{Judgement, VariantSummary};
+use zmeld_report::statistics::verdict::{Judgement, VariantSummary};
 
 /// An experiment, whole or in part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -174,8 +174,8 @@ pub struct Run {
     /// How it ended.
     pub outcome: Outcome,
     /// What is compared; infinite or 0 for a run that did not finish.
-    #[serde(with = "zmeld_statistics::real")]
-    #[schemars(with = "zmeld_statistics::real::Real")]
+    #[serde(with = "zmeld_report::statistics::real")]
+    #[schemars(with = "zmeld_report::statistics::real::Real")]
     pub value: f64,
     /// Pages of the workload that were in swap at once at most, bytes.
     pub swapped_max_bytes: u64,

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::Host;
-use zmeld_observe::{lately, Memory, Zswap};
+use zmeld_swap::observe::{lately, Memory, Zswap};
 
 use super::result::{Outcome, Run};
 use super::Lab;

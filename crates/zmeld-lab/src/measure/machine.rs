@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::{cpuinfo, process, Host};
-use zmeld_observe::{Io, Memory, MmStat};
+use zmeld_swap::observe::{Io, Memory, MmStat};
 
 use crate::limit::{keyed, stalls};
 

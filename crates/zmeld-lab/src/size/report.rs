@@ -1,10 +1,10 @@
 //! What a search for the least RAM looks like.
 
 use zmeld_report::plot::{Axis, Lines};
+use zmeld_report::statistics::effect::effect;
+use zmeld_report::statistics::sample::noise;
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
-use zmeld_statistics::effect::effect;
-use zmeld_statistics::sample::noise;
 
 use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;

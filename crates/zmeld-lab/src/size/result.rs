@@ -8,8 +8,8 @@ use crate::experiment::result::{Outcome, Run};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Metric, Recipe};
 use crate::variant::Variant;
-use zmeld_statistics::sample::median;
-use zmeld_statistics::{Direction, Interval};
+use zmeld_report::statistics::sample::median;
+use zmeld_report::statistics::{Direction, Interval};
 
 /// No smaller limit is tried.
 const FLOOR_BYTES: u64 = 4 << 20;
@@ -152,8 +152,8 @@ pub struct SizeRun {
     /// How it ended.
     pub outcome: Outcome,
     /// The compared figure: a time, or the inverse of a rate; infinite where it did not finish.
-    #[serde(with = "zmeld_statistics::real")]
-    #[schemars(with = "zmeld_statistics::real::Real")]
+    #[serde(with = "zmeld_report::statistics::real")]
+    #[schemars(with = "zmeld_report::statistics::real::Real")]
     pub cost: f64,
     /// How long it ran.
     pub elapsed_s: f64,

@@ -13,8 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use zmeld_statistics::effect::effect;
-use zmeld_statistics::Interval;
+use zmeld_report::statistics::effect::effect;
+use zmeld_report::statistics::Interval;
 
 /// Runs of a step before it is first looked at.
 pub const FIRST_LOOK: usize = 3;

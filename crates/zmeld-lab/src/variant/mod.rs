@@ -1,5 +1,5 @@
 //! Variants: the set-ups that are compared. What a variant swaps to is written as in
-//! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld-setup`; the
+//! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld_swap::setup`; the
 //! only device made here is a disk that is slower than the one it stands on.
 //!
 //! Sizes may also be shares of the run's limit or of the workload's footprint:
@@ -17,11 +17,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zmeld_config::{Bytes, Config, FindingId};
 use zmeld_linux::Host;
-use zmeld_setup::execute::{down, up, Removal};
-use zmeld_setup::journal::{Journal, Owner, State};
-use zmeld_setup::plan::{Options, Plan};
-use zmeld_setup::step::{Record, Step};
-use zmeld_setup::Error as SwapError;
+use zmeld_swap::setup::execute::{down, up, Removal};
+use zmeld_swap::setup::journal::{Journal, Owner, State};
+use zmeld_swap::setup::plan::{Options, Plan};
+use zmeld_swap::setup::step::{Record, Step};
+use zmeld_swap::setup::Error as SwapError;
 
 use crate::error::Error;
 use crate::leftover::TakingBack;
@@ -430,7 +430,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use zmeld_linux::command::{Ending, Finished, Invocation};
     use zmeld_linux::host::{Access, Direct};
-    use zmeld_setup::step::DeviceRef;
+    use zmeld_swap::setup::step::DeviceRef;
 
     const BASES: SizeBases = SizeBases {
         limit: 100 << 20,
@@ -467,7 +467,7 @@ mod tests {
             complete: true,
             records: vec![Record {
                 group: "tier.lab-disk".to_owned(),
-                step: Step::SwapOn(zmeld_setup::steps::SwapOn {
+                step: Step::SwapOn(zmeld_swap::setup::steps::SwapOn {
                     device: DeviceRef::Path("/dev/loop9".into()),
                     priority: 5,
                     discard: zmeld_config::Discard::None,

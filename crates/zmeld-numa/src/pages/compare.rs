@@ -3,8 +3,8 @@
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::Scenario;
+use zmeld_report::statistics::mean::Interval;
 use zmeld_report::{Bars, Cell, Column, Document, Section, Table, Unit};
-use zmeld_statistics::mean::Interval;
 
 use super::{cell, estimate, load, narrower, provenance, simulated, REPLICATIONS_USUAL};
 

@@ -2,8 +2,8 @@
 //! what they share.
 
 use crate::scenario::Scenario;
+use zmeld_report::statistics::mean::Interval;
 use zmeld_report::{units, Cell, Document, Estimate};
-use zmeld_statistics::mean::Interval;
 
 pub mod compare;
 pub mod lists;

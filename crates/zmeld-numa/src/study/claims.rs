@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use self::Measure::{FullLoss, OnDemandGain};
 use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
-use zmeld_statistics::mean::Interval;
+use zmeld_report::statistics::mean::Interval;
 
 /// What of a point is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]

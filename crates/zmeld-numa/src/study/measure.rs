@@ -8,7 +8,7 @@ use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::ScenarioText;
 use crate::Error;
-use zmeld_statistics::mean::Interval;
+use zmeld_report::statistics::mean::Interval;
 
 /// Ours at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]

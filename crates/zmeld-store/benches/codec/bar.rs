@@ -1,7 +1,7 @@
 //! What zword is held against: its figures by another codec's, with intervals.
 
+use zmeld_report::statistics::bootstrap::program_interval;
 use zmeld_report::{Column, Table};
-use zmeld_statistics::bootstrap::program_interval;
 
 use crate::program::{cold, compress, decompress, pool, stored, text_pool, Program};
 use crate::{CODECS, LZ4, LZO, ZSTD};

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use zmeld_statistics::sample::median;
+use zmeld_report::statistics::sample::median;
 use zmeld_store::{Codec, Stream};
 
 /// Bytes of a page.

@@ -1,7 +1,7 @@
 //! The runs of a measurement, their median, and how two of them compare.
 #![allow(dead_code)] // Each benchmark uses its part.
 
-use zmeld_statistics::sample::median;
+use zmeld_report::statistics::sample::median;
 
 #[derive(Clone)]
 pub struct Runs {

@@ -5,13 +5,13 @@
 //! before. Counts are whole numbers and ties go by the symbol: the same pages in
 //! the same order give the same lengths on every machine.
 
-use zmeld_zword::code::limited_lengths;
-use zmeld_zword::decoder::{decode, Observer, BLOCK};
-use zmeld_zword::lengths::{
+use crate::zword::code::limited_lengths;
+use crate::zword::decoder::{decode, Observer, BLOCK};
+use crate::zword::lengths::{
     self, layout, Lengths, LiteralPlace, CLASSES, CONTEXTS, KINDS, MASKS, SETS, TOKENS_KNOWN,
     WORD_LITERALS,
 };
-use zmeld_zword::Error;
+use crate::zword::Error;
 
 const TOKENS: usize = 1 << 11;
 const PLACES: usize = 4 * 8 * 4;

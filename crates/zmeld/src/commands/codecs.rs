@@ -6,11 +6,11 @@ use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
-use zmeld_memory::{open_path, Source};
 use zmeld_report::units::count;
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::machine::MachineFacts;
+use zmeld_scan::memory::{open_path, Source};
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
 use zmeld_store::codec::{codecs, CodecInfo};
 use zmeld_store::{fill_word, CodecSpec};

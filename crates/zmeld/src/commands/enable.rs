@@ -14,7 +14,7 @@ use zmeld_linux::command::Invocation;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::{Host, HostError};
-use zmeld_migrate::export::units::{units, Maker};
+use zmeld_swap::migrate::export::units::{units, Maker};
 
 use super::setup::{self, DownArgs, PlanArgs, ProfileArgs, TierArgs, UpArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -235,7 +235,7 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
 fn by_root_under_systemd(command: &str, with_openrc: &str, dry: bool) -> anyhow::Result<Host> {
     if !dry && !rustix::process::geteuid().is_root() {
         let what = command.to_owned();
-        return Err(zmeld_setup::Error::Privilege { what }.into());
+        return Err(zmeld_swap::setup::Error::Privilege { what }.into());
     }
     if !Path::new("/run/systemd/system").is_dir() {
         bail!("this machine does not run systemd; with OpenRC: {with_openrc}");

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use zmeld_config::Config;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::{file, Host};
-use zmeld_migrate::export::{nixos, units};
+use zmeld_swap::migrate::export::{nixos, units};
 
 use super::config::{ram_bytes, FileArgs};
 use crate::exit::{Outcome, EXIT_CODES};

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zmeld_migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
+use zmeld_swap::migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
 
 use crate::exit::Outcome;
 use crate::output;

@@ -6,10 +6,10 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use zmeld_linux::Host;
-use zmeld_observe::Melding;
 use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{Column, Document, Section, Table, Tone};
-use zmeld_watch::meld;
+use zmeld_swap::observe::Melding;
+use zmeld_swap::watch::meld;
 
 use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::{file, Host};
-use zmeld_observe::{Device, Observation};
-use zmeld_status::outstanding::Outstanding;
-use zmeld_status::{findings::findings, metrics};
+use zmeld_swap::observe::{Device, Observation};
+use zmeld_swap::status::outstanding::Outstanding;
+use zmeld_swap::status::{findings::findings, metrics};
 
 use super::status::page_size;
 use crate::args::MachineArgs;

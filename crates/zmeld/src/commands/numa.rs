@@ -16,9 +16,9 @@ use zmeld_numa::replicate::{Replications, METRICS};
 use zmeld_numa::scenario::{Scenario, ScenarioText, REPLICATIONS_MAX};
 use zmeld_numa::study::{self, Reproduction};
 use zmeld_numa::time::MS;
+use zmeld_report::statistics::mean::Interval;
 use zmeld_report::units::seconds;
 use zmeld_report::Document;
-use zmeld_statistics::mean::Interval;
 
 use crate::exit::Outcome;
 use crate::{output, progress};

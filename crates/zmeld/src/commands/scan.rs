@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::param::page_size;
-use zmeld_memory::{
+use zmeld_scan::memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, Selection, Source, SwapDevice,
 };
 use zmeld_scan::report;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use zmeld_status::findings::Severity;
-use zmeld_status::page::{self, Status};
+use zmeld_swap::status::findings::Severity;
+use zmeld_swap::status::page::{self, Status};
 
 use crate::args::{no_machine, Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -82,7 +82,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         // A monitor asks again: what was counted until now is noted, where this user
         // may. Who may not is told by what root or zmeld watch noted. In another
         // tree nothing is written: its links could lead anywhere.
-        let _ = zmeld_observe::lately::note(&args.place.host(), &status.observation);
+        let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
         // What cannot be compared is no all-clear.

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use zmeld_config::Span;
 use zmeld_linux::Host;
-use zmeld_memory::Selection;
 use zmeld_report::units::{duration, percent};
+use zmeld_scan::memory::Selection;
+use zmeld_scan::survey::report::{document, owner_table, SurveyResult};
+use zmeld_scan::survey::{key, pressure, Key, Place, Schedule, Survey, SurveyOptions};
 use zmeld_scan::ScanProgress;
-use zmeld_survey::report::{document, owner_table, SurveyResult};
-use zmeld_survey::{key, pressure, Key, Place, Schedule, Survey, SurveyOptions};
 
 use crate::args::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;
@@ -81,7 +81,7 @@ fn wait(schedule: &Schedule, mut moment: SystemTime) -> bool {
 
 /// What an error says that the next moment may mend by itself.
 fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
-    use zmeld_survey::Error;
+    use zmeld_scan::survey::Error;
     let stopped = progress::interrupt_flag().load(Ordering::SeqCst);
     match err.downcast_ref() {
         Some(Error::Pressure { .. }) if !stopped => Ok(format!("no survey this time: {err}")),
@@ -110,7 +110,7 @@ impl Asked {
     fn new(place: &str, selection: Selection, args: &SurveyArgs) -> anyhow::Result<Asked> {
         let options = SurveyOptions {
             selection,
-            labels: zmeld_survey::labels(&args.labels)?,
+            labels: zmeld_scan::survey::labels(&args.labels)?,
             sketch: args.sketch as usize,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
@@ -140,16 +140,16 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     pressure::be_first_to_go(&host);
     let done = ScanProgress::default();
     let page_size = rustix::param::page_size() as u64;
-    let read = || zmeld_survey::survey(&host, &key, &options, stop, &done);
+    let read = || zmeld_scan::survey::survey(&host, &key, &options, stop, &done);
     let survey = progress::show(&["reading"], &done, page_size, read);
     let is_whole = options.selection == Selection::All;
-    if matches!(survey, Err(zmeld_survey::Error::Pressure { .. })) && is_whole {
+    if matches!(survey, Err(zmeld_scan::survey::Error::Pressure { .. })) && is_whole {
         // Those in need would be missing first, and nobody would know.
         let refusal = Survey::refusal(&host, &key, &options)?;
-        place.put(&refusal, &zmeld_survey::parquet(&refusal)?)?;
+        place.put(&refusal, &zmeld_scan::survey::parquet(&refusal)?)?;
     }
     let survey = survey?;
-    let written = zmeld_survey::parquet(&survey)?;
+    let written = zmeld_scan::survey::parquet(&survey)?;
     let file = place.put(&survey, &written)?;
     let outcome = match survey.interrupted {
         true => Outcome::Interrupted,

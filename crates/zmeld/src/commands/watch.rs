@@ -10,8 +10,8 @@ use rustix::process::{set_parent_process_death_signal, Signal};
 use zmeld_linux::lock::{Attempt, FileLock};
 use zmeld_linux::service::{self, Watchdog};
 use zmeld_linux::Host;
-use zmeld_observe::{lately, run_folder, Observation};
-use zmeld_watch::{is_short, Watcher};
+use zmeld_swap::observe::{lately, run_folder, Observation};
+use zmeld_swap::watch::{is_short, Watcher};
 
 use super::metrics;
 use super::status::page_size;
@@ -85,7 +85,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let host = args.place.host();
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run, |host| {
-        zmeld_setup::applied::read(host).ok()?
+        zmeld_swap::setup::applied::read(host).ok()?
     });
     if let Some(rule) = rule.filter(|rule| !watcher.ask(rule, Instant::now())) {
         anyhow::bail!("--once {rule}: there is no [watch.{rule}] in the configuration; write one");

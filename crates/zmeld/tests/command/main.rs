@@ -8,14 +8,14 @@ mod held;
 mod interrupt;
 mod json;
 mod live;
-#[path = "../../../zmeld-setup/tests/machine/mod.rs"]
+#[path = "../../../zmeld-swap/tests/machine/mod.rs"]
 mod machine;
-#[path = "../../../zmeld-memory/tests/common/mod.rs"]
+#[path = "../../../zmeld-scan/tests/common/mod.rs"]
 mod memory;
 mod own_run;
 mod predictions;
 mod run;
-#[path = "../../../zmeld-setup/tests/script/mod.rs"]
+#[path = "../../../zmeld-swap/tests/script/mod.rs"]
 mod script;
 mod setup;
 mod size;

@@ -188,6 +188,6 @@ fn a_scan_gives_one_size_and_one_ratio_for_a_codec() {
     let row = row.expect("a row of the codec");
     assert!(row.contains(&size), "{size}: {row}");
     let codec = &json(&[&scan[..], &["--json"]].concat())["codecs"][0];
-    let ratio = zmeld_advice::size::tenths(codec["effective_ratio"].as_f64().unwrap());
+    let ratio = zmeld_config::advice::size::tenths(codec["effective_ratio"].as_f64().unwrap());
     assert!(row.contains(&format!(" {ratio}x ")), "{ratio}: {row}");
 }

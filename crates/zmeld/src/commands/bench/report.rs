@@ -9,11 +9,11 @@ use zmeld_lab::variant::Variant;
 use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
+use zmeld_report::statistics::sample::median;
+use zmeld_report::statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
+use zmeld_report::statistics::{Comparison, Direction, Interval, Verdict};
 use zmeld_report::units::{bytes, percent, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
-use zmeld_statistics::sample::median;
-use zmeld_statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
-use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 
 const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
                        level. A winner also passes Mann-Whitney's test with Holm's correction for all pairs.";
@@ -557,7 +557,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_statistics::verdict::{judge, VariantRuns};
+    use zmeld_report::statistics::verdict::{judge, VariantRuns};
 
     /// What is said of two variants of nine runs, of which so many did not finish.
     fn said(unfinished: [usize; 2]) -> String {

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::param::page_size;
-use zmeld_advice::CodecVerdict;
+use zmeld_config::advice::CodecVerdict;
 use zmeld_config::{Codec, Config, Swappiness, Tier};
 use zmeld_linux::Host;
-use zmeld_memory::{LiveMemory, LiveOptions, Selection};
-use zmeld_observe::machine::Machine;
-use zmeld_observe::random_read::{pages_per_second, root_device};
 use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::{measure_pages, Candidate, ScanProgress};
-use zmeld_setup::journal::State;
-use zmeld_setup::plan::Measured as MeasuredReads;
 use zmeld_store::CodecSpec;
+use zmeld_swap::observe::machine::Machine;
+use zmeld_swap::observe::random_read::{pages_per_second, root_device};
+use zmeld_swap::setup::journal::State;
+use zmeld_swap::setup::plan::Measured as MeasuredReads;
 
 use crate::exit::{self, Outcome, Stopped};
 use crate::{apart, output, progress};
@@ -128,7 +128,7 @@ fn scanned(args: &MeasureArgs) -> anyhow::Result<Option<CodecVerdict>> {
         // What was asked for is taken as it is, if it saves next to nothing too.
         (CodecVerdict::NothingToGain(_), true, Some(it)) => CodecVerdict::Codec {
             name: it.codec.clone(),
-            ratio: zmeld_advice::size::rounded(it.effective_ratio),
+            ratio: zmeld_config::advice::size::rounded(it.effective_ratio),
             bytes: result.pages.compressible() * result.page_size,
         },
         (measured, _, _) => measured,

@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
+use zmeld_config::advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
 use zmeld_linux::{file, meminfo, Host};
-use zmeld_observe::applied::Applied;
-use zmeld_observe::machine::Machine;
-use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_scan::advice::{Advice, AdviceKind};
-use zmeld_setup::journal::State;
-use zmeld_setup::plan::{OnUnreadable, Options, Plan};
-use zmeld_status::config_check::{lacks_for_reclaim, room_for};
-use zmeld_status::profile::Profile;
+use zmeld_swap::observe::applied::Applied;
+use zmeld_swap::observe::machine::Machine;
+use zmeld_swap::observe::recommend::{recommend, Choice};
+use zmeld_swap::setup::journal::State;
+use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
+use zmeld_swap::status::config_check::{lacks_for_reclaim, room_for};
+use zmeld_swap::status::profile::Profile;
 
 use crate::args::no_machine;
 use crate::exit::{Outcome, EXIT_CODES};
@@ -389,7 +389,7 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
 
 fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
-    let refused = |what| zmeld_setup::Error::Refused { what };
+    let refused = |what| zmeld_swap::setup::Error::Refused { what };
     let checked = profile.map_or(Ok(()), |profile| profile.check(host, machine.ram_bytes));
     checked.map_err(refused)?;
     // What is on a disk is not compressed.
@@ -447,7 +447,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
 
 /// zswap stands in front of swap on a disk: what zmeld swaps to stays.
 fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
-    let applied = zmeld_setup::applied::read(host).ok().flatten();
+    let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
     let Some(applied) = applied else { return };
     for (tier, _, priority) in applied.config.areas().into_iter().rev() {
         let name = tier.name.as_str();
@@ -469,7 +469,7 @@ fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
 fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
-    let advised = zmeld_advice::recommend(&facts, &Wish::default()).kind;
+    let advised = zmeld_config::advice::recommend(&facts, &Wish::default()).kind;
     let is_it = args.kind.unwrap_or(advised).is_in_front();
     let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
@@ -483,7 +483,7 @@ fn is_here(host: &Host) -> bool {
 /// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
 /// and `status` say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
-    let applied = zmeld_setup::applied::read(host).ok().flatten();
+    let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
     applied.map(Applied::areas).unwrap_or_default()
 }
 
@@ -588,11 +588,11 @@ fn planned(
     host: &Host,
     state: Option<&State>,
     options: Options,
-) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
+) -> anyhow::Result<(Plan, Option<zmeld_swap::setup::Error>)> {
     let is_boot = options.at_boot;
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
     // What is wrong with one tier costs a machine no other at boot.
-    let (mut plan, refused) = match (zmeld_setup::Error::planned(refused), plan) {
+    let (mut plan, refused) = match (zmeld_swap::setup::Error::planned(refused), plan) {
         (Some(err), plan) if !is_boot || plan.is_err() => return Err(err.into()),
         (refused, plan) => (plan?, refused),
     };
@@ -675,7 +675,7 @@ pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
     State::read(host).with_context(|| {
         format!(
             "cannot tell what is set up ({})",
-            Path::new(zmeld_observe::run_folder::STATE).display()
+            Path::new(zmeld_swap::observe::run_folder::STATE).display()
         )
     })
 }
@@ -683,7 +683,7 @@ pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_advice::ModulePresence;
+    use zmeld_config::advice::ModulePresence;
 
     fn last_word(zram: ModulePresence) -> Advice {
         let root = tempfile::tempdir().unwrap();
@@ -694,7 +694,7 @@ mod tests {
         machine.zram.presence = zram;
         machine.zmeld.presence = ModulePresence::Absent;
         let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
-        let to = zmeld_advice::recommend(&facts, &Wish::default());
+        let to = zmeld_config::advice::recommend(&facts, &Wish::default());
         what_up_does(&Host::at(root.path()), &to, true)
     }
 

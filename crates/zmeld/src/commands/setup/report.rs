@@ -1,13 +1,13 @@
 //! Plans and what came of them, as tables and JSON.
 
 use serde::Serialize;
-use zmeld_advice::size::tenths;
-use zmeld_advice::Recommendation;
+use zmeld_config::advice::size::tenths;
+use zmeld_config::advice::Recommendation;
 use zmeld_config::Severity;
 use zmeld_report::{Column, Document, Section, Table, Tone};
-use zmeld_setup::execute::{Done, Report};
-use zmeld_setup::plan::Plan;
-use zmeld_setup::step::Step;
+use zmeld_swap::setup::execute::{Done, Report};
+use zmeld_swap::setup::plan::Plan;
+use zmeld_swap::setup::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]

@@ -9,10 +9,10 @@ use zmeld_lab::experiment::{running, take_back_left_behind, Running, TakingBack}
 use zmeld_linux::boot::uptime;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
-use zmeld_setup::event::Event;
-use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
-use zmeld_setup::journal::{Journal, Owner, State};
-use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
+use zmeld_swap::setup::event::Event;
+use zmeld_swap::setup::execute::{self, Done, Removal, Report, Skipped};
+use zmeld_swap::setup::journal::{Journal, Owner, State};
+use zmeld_swap::setup::plan::{Group, OnUnreadable, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{measured, planned, readable_state, wanted};
@@ -211,7 +211,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
 pub fn as_the_run_would_end() -> anyhow::Result<Outcome> {
     match rustix::process::geteuid().is_root() {
         true => Ok(Outcome::Done),
-        false => Err(zmeld_setup::Error::Privilege {
+        false => Err(zmeld_swap::setup::Error::Privilege {
             what: "this was a dry run: the run itself".to_owned(),
         }
         .into()),
@@ -302,7 +302,7 @@ fn patience(is_boot: bool) -> Duration {
 }
 
 /// The journal, as soon as nobody else has it.
-fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_setup::Error> {
+fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_swap::setup::Error> {
     let stop = progress::interrupt_flag();
     let listener = &mut |event: Event<'_>| tell(line, event);
     Journal::lock(host, Owner::Setup, patience(is_boot), stop, listener)
@@ -314,7 +314,7 @@ fn lock_to_take_back(
     owner: Owner,
     args: &DownArgs,
     line: &Message,
-) -> Result<(Journal, Vec<String>), zmeld_setup::Error> {
+) -> Result<(Journal, Vec<String>), zmeld_swap::setup::Error> {
     let (patience, stop) = (patience(args.boot), progress::interrupt_flag());
     let listener = &mut |event: Event<'_>| tell(line, event);
     // What is not understood is of all tiers, and one tier alone is no reason to give it up.

@@ -11,12 +11,12 @@ use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
-use zmeld_observe::{Activity, Group, Observation, TierState};
 use zmeld_report::text::{inert, prefix, spark, width};
 use zmeld_report::units::{bytes, count, percent, MISSING};
 use zmeld_report::{Column, Document, Section, Style, Table};
-use zmeld_status::findings::Severity;
-use zmeld_status::page::{self, Status};
+use zmeld_swap::observe::{Activity, Group, Observation, TierState};
+use zmeld_swap::status::findings::Severity;
+use zmeld_swap::status::page::{self, Status};
 
 use crate::args::MachineArgs;
 use crate::commands::status;

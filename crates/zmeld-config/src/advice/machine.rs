@@ -1,0 +1,227 @@
+//! The machine as a plan needs to know it. Reading it changes nothing.
+
+use std::path::Path;
+
+use serde::Serialize;
+use zmeld_linux::compressed::{choices, chosen};
+use zmeld_linux::crypto::{takes_unlisted, ZWORD};
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::swaps::{self, SwapArea};
+use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
+
+use crate::advice::module::ModulePresence;
+use crate::advice::tier::{ActiveSwap, ZswapFacts};
+
+/// RAM, swap and what the kernel offers.
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
+pub struct Machine {
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// RAM that the kernel manages (`MemTotal`), in bytes.
+    pub ram_bytes: u64,
+    /// What could be had without swapping (`MemAvailable`), in bytes.
+    pub available_bytes: u64,
+    /// The active swap areas.
+    pub swaps: Vec<SwapArea>,
+    /// Those of them that are compressed devices in RAM, with what they were set to.
+    pub compressed: Vec<ActiveSwap>,
+    /// The kernel's zram.
+    pub zram: Feature,
+    /// The module zmeld.
+    pub zmeld: Feature,
+    /// The kernel's zswap; none where it was built without.
+    pub zswap: Option<ZswapFacts>,
+    /// What says that the machine hibernates; none where nothing does.
+    pub hibernation: Option<String>,
+    /// The swap partition that it hibernates to, where nothing is swapped to it.
+    #[serde(skip)]
+    pub resume_from: Option<String>,
+    /// Its size in bytes; none where nobody can tell.
+    #[serde(skip)]
+    pub resume_bytes: Option<u64>,
+    /// How large an image the kernel aims at; none where it does not say.
+    #[serde(skip)]
+    pub image_bytes: Option<u64>,
+    /// Whether programs get folios below a huge page that can be read back from swap whole.
+    #[serde(skip)]
+    pub has_large_folios: bool,
+}
+
+/// A driver of compressed devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Feature {
+    /// Whether it can make devices now; if not, its module has to be loaded.
+    pub ready: bool,
+    /// Where it is.
+    pub presence: ModulePresence,
+    /// The codecs that it offers, as far as a device shows them; empty where
+    /// there is no device to ask.
+    pub codecs: Vec<String>,
+    /// The attributes of such a device; empty where there is none to look at.
+    #[serde(skip)]
+    pub attributes: Vec<String>,
+}
+
+impl Machine {
+    /// Looks at a machine.
+    pub fn read(host: &Host) -> Result<Machine, HostError> {
+        let memory = memory(host)?;
+        let kernel = host
+            .read_optional("/proc/sys/kernel/osrelease")?
+            .unwrap_or_default();
+        // What cannot be read leaves open which modules there are.
+        let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
+        let dep = dep.ok().flatten();
+        let swaps = host.swaps()?;
+        let resume_from = hibernation::idle(host)?;
+        let zswap = ZswapFacts::read(host, &kernel)?;
+        let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
+        let compressed = in_ram.map(|swap| ActiveSwap::read(host, swap));
+        let compressed = compressed.collect::<Result<_, _>>()?;
+        Ok(Machine {
+            resume_bytes: resume_from
+                .as_ref()
+                .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
+            image_bytes: host.number("/sys/power/image_size")?,
+            has_large_folios: has_large_folios(host)?,
+            kernel,
+            ram_bytes: memory.total_bytes,
+            available_bytes: memory.available_bytes,
+            compressed,
+            swaps,
+            zram: Feature::read(host, "zram", dep.as_deref())?,
+            zmeld: Feature::read(host, "zmeld", dep.as_deref())?,
+            zswap,
+            hibernation: hibernation::read(host)?.map(|resume| resume.to_string()),
+            resume_from,
+        })
+    }
+
+    /// The state of the driver of that name.
+    pub fn feature(&self, driver: &str) -> &Feature {
+        match driver {
+            "zmeld" => &self.zmeld,
+            _ => &self.zram,
+        }
+    }
+
+    /// Whether the driver of that name has no such codec, as far as one can tell where no device
+    /// shows which it has: from Linux 6.12 on zram takes none that it was not built with.
+    pub fn lacks_codec(&self, driver: &str, codec: &str) -> bool {
+        let there = &self.feature(driver).codecs;
+        match there.is_empty() {
+            true => driver == "zram" && codec == ZWORD && self.kernel_from(6, 12),
+            false => !there.iter().any(|it| it == codec),
+        }
+    }
+
+    /// Whether the kernel is at least that one; an unreadable release is a new one.
+    pub fn kernel_from(&self, major: u32, minor: u32) -> bool {
+        KernelVersion::parse(&self.kernel).is_none_or(|it| it >= KernelVersion::new(major, minor))
+    }
+}
+
+const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// A kernel that can read them back counts them (`swpin`); a huge page comes back in pages.
+fn has_large_folios(host: &Host) -> Result<bool, HostError> {
+    let huge = host.number(format!("{FOLIOS}/hpage_pmd_size"))?;
+    let huge = format!("hugepages-{}kB", huge.unwrap_or(0) >> 10);
+    let mut sizes = host.list(FOLIOS)?;
+    sizes.retain(|size| *size != huge && host.exists(format!("{FOLIOS}/{size}/stats/swpin")));
+    let enabled = |folder: &str| -> Result<String, HostError> {
+        let text = host.read_optional(format!("{folder}/enabled"))?;
+        Ok(text
+            .as_deref()
+            .and_then(chosen)
+            .unwrap_or("never")
+            .to_owned())
+    };
+    for size in sizes {
+        let given = match enabled(&format!("{FOLIOS}/{size}"))? {
+            own if own == "inherit" => enabled(FOLIOS)?,
+            own => own,
+        };
+        if given != "never" {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `/proc/meminfo`.
+pub fn memory(host: &Host) -> Result<Ram, HostError> {
+    let path = meminfo::PATH;
+    let text = host.read(path)?;
+    let memory = Meminfo::new(&text);
+    let missing = || {
+        HostError::malformed(
+            path,
+            "has no MemTotal or no MemFree, which every kernel writes",
+        )
+    };
+    Ok(Ram {
+        total_bytes: memory.total_bytes().ok_or_else(missing)?,
+        available_bytes: memory.available_bytes().ok_or_else(missing)?,
+    })
+}
+
+/// How much memory there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ram {
+    /// What the kernel manages.
+    pub total_bytes: u64,
+    /// What could be had without swapping.
+    pub available_bytes: u64,
+}
+
+impl Feature {
+    fn read(host: &Host, driver: &str, dep: Option<&str>) -> Result<Feature, HostError> {
+        let mut codecs = Vec::new();
+        let mut attributes = Vec::new();
+        for name in host.list("/sys/block")? {
+            if !name.starts_with(driver) || !swaps::is_compressed(&name) {
+                continue;
+            }
+            if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
+                codecs = choices(&text);
+                attributes = host.list(format!("/sys/block/{name}"))?;
+                if driver == "zram" && takes_unlisted(host, &name, ZWORD).unwrap_or(false) {
+                    codecs.push(ZWORD.to_owned());
+                }
+                break;
+            }
+        }
+        let presence = ModulePresence::read(host, driver, dep);
+        Ok(Feature {
+            ready: presence == ModulePresence::Ready,
+            presence,
+            codecs,
+            attributes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folios_count_below_a_huge_page_and_where_they_come_back() {
+        for (size, enabled, stat, expected) in [
+            ("64", "[always] never", "swpin", true),
+            ("64", "always [never]", "swpin", false),
+            ("64", "[always] never", "swpout", false),
+            ("2048", "[always] never", "swpin", false),
+            ("64", "[inherit] never", "swpin", false),
+        ] {
+            let at = format!("{FOLIOS}/hugepages-{size}kB");
+            let (_dir, host) = Host::planted(&[
+                (&format!("{FOLIOS}/hpage_pmd_size"), "2097152"),
+                (&format!("{at}/enabled"), enabled),
+                (&format!("{at}/stats/{stat}"), "0"),
+            ]);
+            assert_eq!(has_large_folios(&host).unwrap(), expected, "{at} {enabled}");
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! Recommended set-up: a compressed device, or zswap in front of a disk; and swap that is
+//! there already.
+
+use serde::Serialize;
+use zmeld_linux::compressed::{chosen, is_on, pool_max_bytes, MmStat, ZSWAP};
+use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::{Host, HostError};
+use zmeld_report::units::bytes;
+
+use crate::advice::codec::CodecVerdict;
+use crate::advice::machine::Machine;
+use crate::advice::module::{missing, ModulePresence};
+use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
+
+/// Inputs of a recommendation.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The machine.
+    pub machine: Machine,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Swap areas that zmeld did not set up.
+    pub swaps: Vec<ActiveSwap>,
+    /// Codec measurements on its memory.
+    pub measured: CodecVerdict,
+}
+
+/// zswap as it is set, used or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct ZswapFacts {
+    /// Whether it takes pages now.
+    #[serde(rename = "enabled")]
+    pub is_enabled: bool,
+    /// Its codec.
+    pub compressor: String,
+    /// Percent of RAM that its pool may take; none where the kernel does not say.
+    pub max_pool_percent: Option<u64>,
+    /// The allocator of its pages, where the kernel has a choice: `zbud`.
+    pub zpool: Option<String>,
+    /// Whether that bounds the ratio and the kernel would load zsmalloc, which does not.
+    pub wants_zsmalloc: bool,
+    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
+    /// later).
+    pub has_shrinker: bool,
+    /// Whether the kernel has zword for it, or would load it.
+    pub has_zword: bool,
+}
+
+impl ZswapFacts {
+    /// A machine's with that kernel; none where it was built without.
+    pub fn read(host: &Host, kernel: &str) -> Result<Option<ZswapFacts>, HostError> {
+        let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
+        let Some(enabled) = text("enabled")? else {
+            return Ok(None);
+        };
+        let mut facts = ZswapFacts {
+            is_enabled: is_on(&enabled),
+            compressor: text("compressor")?.unwrap_or_default(),
+            max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
+            zpool: text("zpool")?,
+            wants_zsmalloc: false,
+            has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
+            has_zword: has_compressor(host, kernel, ZWORD)?,
+        };
+        facts.wants_zsmalloc =
+            facts.most_in_a_page().is_some() && is_loadable(host, kernel, "zpool-zsmalloc")?;
+        Ok(Some(facts))
+    }
+
+    /// The compressor that a recommendation names, where it is not left as it is.
+    pub fn compressor_to_name(&self) -> Option<&str> {
+        self.has_zword.then_some(ZWORD)
+    }
+
+    fn pool_max_bytes(&self, ram_bytes: u64) -> Option<u64> {
+        Some(pool_max_bytes(ram_bytes, self.max_pool_percent?))
+    }
+
+    /// Whether swap is smaller than the pool in front of it may get: so little is no place
+    /// for what the pool lets go of, and a device in RAM holds clearly more.
+    pub fn is_held_back_by(&self, swap_bytes: u64, ram_bytes: u64) -> bool {
+        let limit = self.pool_max_bytes(ram_bytes);
+        !self.is_enabled && limit.is_some_and(|limit| swap_bytes < limit)
+    }
+
+    /// The pool's name where it keeps so many pages in one at the most, however small
+    /// they get, and how many.
+    fn most_in_a_page(&self) -> Option<(&str, f64)> {
+        match self.zpool.as_deref()? {
+            name @ "zbud" => Some((name, 2.0)),
+            name @ "z3fold" => Some((name, 3.0)),
+            _ => None,
+        }
+    }
+}
+
+/// Limit and expected gain of zswap's pool.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Pool {
+    /// Its codec.
+    pub compressor: String,
+    /// Percent of RAM that it may take (`max_pool_percent`).
+    pub limit_percent: u64,
+    /// The same in bytes.
+    pub limit_bytes: u64,
+    /// Bytes of pages that it holds when it is full.
+    pub holds_bytes: u64,
+    /// RAM gained when it is full.
+    pub gains_bytes: u64,
+    /// Bytes of pages for each byte of memory used that this counts on.
+    pub ratio: f64,
+    /// Whether that was measured with this codec on this machine's pages.
+    pub measured: bool,
+    /// The allocator of its pages, where that bounds the ratio: `zbud` keeps two in a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounded_by: Option<String>,
+    /// Room in the swap behind it, where that bounds what it holds: each page in the pool
+    /// has its slot there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounded_by_swap_bytes: Option<u64>,
+}
+
+impl Pool {
+    /// The pool of such a zswap on a machine with that much RAM, on the same basis as a
+    /// device: what was measured with its codec, else what is usual. `behind_bytes`: room
+    /// in the swap that it stands in front of; none where nobody can tell.
+    pub fn of(
+        zswap: &ZswapFacts,
+        ram_bytes: u64,
+        behind_bytes: Option<u64>,
+        measured: &CodecVerdict,
+    ) -> Option<Pool> {
+        let limit_percent = zswap.max_pool_percent?.min(100);
+        let is_its = measured.codec() == Some(zswap.compressor.as_str());
+        let ratio = measured.ratio().filter(|_| is_its);
+        let limit_bytes = zswap.pool_max_bytes(ram_bytes)?;
+        let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
+        let most = zswap.most_in_a_page();
+        let bound = most.filter(|(_, most)| counted >= *most);
+        let counted = bound.map_or(counted, |(_, most)| most);
+        let full_bytes = (limit_bytes as f64 * counted) as u64;
+        let by_swap = behind_bytes.filter(|room| *room < full_bytes);
+        let holds_bytes = by_swap.unwrap_or(full_bytes);
+        let takes_bytes = match by_swap {
+            Some(room) => (room as f64 / counted) as u64,
+            None => limit_bytes,
+        };
+        Some(Pool {
+            compressor: zswap.compressor.clone(),
+            limit_percent,
+            limit_bytes,
+            holds_bytes,
+            gains_bytes: holds_bytes.saturating_sub(takes_bytes),
+            ratio: counted,
+            measured: ratio.is_some(),
+            bounded_by: bound.map(|(name, _)| name.to_owned()),
+            bounded_by_swap_bytes: by_swap,
+        })
+    }
+
+    /// The expected gain, in a sentence.
+    pub fn words(&self) -> String {
+        let ratio = tenths(self.ratio);
+        let basis = match (&self.bounded_by, self.measured) {
+            (Some(zpool), _) => {
+                let most = self.ratio.round() as u64;
+                format!("{zpool} keeps {most} pages in one at the most, however small they get")
+            }
+            (None, true) => format!("pages of this machine get {ratio} times smaller"),
+            (None, false) => format!("pages usually get {ratio} times smaller"),
+        };
+        if let Some(room) = self.bounded_by_swap_bytes {
+            return format!(
+                "with {}, {basis}: the pool holds no more than the swap behind it has room for, {}, \
+                 and takes {} of RAM for that, a gain of {}; its limit is {} ({} % of RAM), and a \
+                 larger swap on disk lets it hold more",
+                self.compressor,
+                bytes(room),
+                bytes(self.holds_bytes.saturating_sub(self.gains_bytes)),
+                bytes(self.gains_bytes),
+                bytes(self.limit_bytes),
+                self.limit_percent
+            );
+        }
+        format!(
+            "with {}, {basis}: when it is full, the pool holds {} of pages and takes {} of RAM for \
+             them (its limit, {} % of RAM), a gain of {}; what does not fit goes to disk",
+            self.compressor,
+            bytes(self.holds_bytes),
+            bytes(self.limit_bytes),
+            self.limit_percent,
+            bytes(self.gains_bytes)
+        )
+    }
+}
+
+/// An active swap area, and what a compressed device in RAM says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct ActiveSwap {
+    /// Its line in `/proc/swaps`.
+    #[serde(flatten)]
+    pub area: SwapArea,
+    /// Its codec, where it is a compressed device in RAM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// Limit of its pool; 0: none.
+    pub memory_limit_bytes: u64,
+    /// Pool statistics, where it is such a device.
+    #[serde(skip)]
+    pub held: Option<MmStat>,
+}
+
+impl ActiveSwap {
+    /// An area, with what its device says of itself where it is a compressed one.
+    pub fn read(host: &Host, area: &SwapArea) -> Result<ActiveSwap, HostError> {
+        let mut swap = ActiveSwap {
+            area: area.clone(),
+            ..ActiveSwap::default()
+        };
+        if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
+            let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
+            let codecs = text("comp_algorithm")?.unwrap_or_default();
+            swap.codec = chosen(&codecs).map(str::to_owned);
+            swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));
+            swap.memory_limit_bytes = swap.held.map_or(0, |held| held.limit_bytes);
+        }
+        Ok(swap)
+    }
+
+    /// A description in a few words.
+    pub fn words(&self) -> String {
+        let limit = match self.memory_limit_bytes {
+            0 => "no memory limit".to_owned(),
+            limit => format!("a memory limit of {}", bytes(limit)),
+        };
+        let codec = match &self.codec {
+            Some(codec) => format!("{codec}, "),
+            None => String::new(),
+        };
+        format!(
+            "{codec}{} with {limit}, priority {}",
+            bytes(self.area.size_bytes),
+            self.area.priority
+        )
+    }
+}
+
+/// Kinds of tiers, as a configuration names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TierKind {
+    /// A zram device.
+    Zram,
+    /// A zmeld device.
+    Zmeld,
+    /// zswap in front of the disk swap that there is.
+    Zswap,
+    /// Swap on a drive or in a file; never advised.
+    Disk,
+}
+
+impl TierKind {
+    /// All of them, by what the configuration calls them.
+    pub const NAMES: [(&'static str, TierKind); 4] = [
+        ("zram", TierKind::Zram),
+        ("zmeld", TierKind::Zmeld),
+        ("zswap", TierKind::Zswap),
+        ("disk", TierKind::Disk),
+    ];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
+        known.map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is a device in RAM.
+    pub fn is_in_ram(self) -> bool {
+        matches!(self, TierKind::Zram | TierKind::Zmeld)
+    }
+
+    /// Whether it is a cache in front of swap areas.
+    pub fn is_in_front(self) -> bool {
+        self == TierKind::Zswap
+    }
+
+    /// Whether its pages are not in RAM.
+    pub fn is_on_disk(self) -> bool {
+        self == TierKind::Disk
+    }
+}
+
+/// A recommended set-up, and the reason.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Recommendation {
+    /// The kind of tier.
+    pub kind: TierKind,
+    /// Why that kind.
+    pub why: String,
+    /// The codec that was measured to do best; absent: the kernel's own choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// The device's size; absent for zswap, whose pool has the kernel's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizing: Option<Sizing>,
+    /// zswap's pool; absent for a device, and where the kernel does not say its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Pool>,
+    /// The feature that this kernel lacks for it, and an alternative; absent where
+    /// `zmeld up` can set it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+    /// The swap partition that hibernation needs, which is swapped to as well, behind
+    /// zswap; absent where it is already, or where the machine does not hibernate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swaps_to: Option<String>,
+    /// Compressed swap that zmeld did not set up: `zmeld up --take-over` puts this
+    /// in its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<ActiveSwap>,
+}
+
+impl Facts {
+    /// Those of a machine; `own_swaps`: paths of the areas that zmeld set up.
+    pub fn new(
+        machine: &Machine,
+        page_size: u64,
+        measured: &CodecVerdict,
+        own_swaps: &[String],
+    ) -> Facts {
+        let is_own = |area: &SwapArea| own_swaps.iter().any(|own| *own == area.shown());
+        // zswap writes to what is below it when memory is short, which a zvol needs memory for.
+        let others = machine.swaps.iter();
+        let others = others.filter(|area| !is_own(area) && !area.is_zvol());
+        let active = |area: &SwapArea| {
+            let mut compressed = machine.compressed.iter();
+            let compressed = compressed.find(|it| it.area.path == area.path);
+            compressed.cloned().unwrap_or_else(|| ActiveSwap {
+                area: area.clone(),
+                ..ActiveSwap::default()
+            })
+        };
+        Facts {
+            swaps: others.map(active).collect(),
+            machine: machine.clone(),
+            page_size,
+            measured: measured.clone(),
+        }
+    }
+
+    /// Room in the disk swap that zswap would stand in front of; none where nobody can
+    /// tell. Used slots count where zswap is on: their pages may be in its pool.
+    fn room_behind_zswap(&self) -> Option<u64> {
+        let zswap = self.machine.zswap.as_ref();
+        let is_on = zswap.is_some_and(|zswap| zswap.is_enabled);
+        let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
+        let room = disks.map(|swap| match is_on {
+            true => swap.area.size_bytes,
+            false => swap.area.size_bytes.saturating_sub(swap.area.used_bytes),
+        });
+        let room = room.fold(0, u64::saturating_add);
+        match &self.machine.resume_from {
+            Some(_) => Some(room.saturating_add(self.machine.resume_bytes?)),
+            // Where no swap is on disk yet, none is known.
+            None => (self.swaps.iter().any(|swap| !swap.area.is_in_ram())).then_some(room),
+        }
+    }
+
+    /// The size of all swap on disks.
+    fn disk_bytes(&self) -> u64 {
+        let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
+        disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.area.size_bytes))
+    }
+
+    /// Whether a device in RAM suits the machine better than zswap in front of the disk
+    /// swap that it has, which is too small.
+    fn is_disk_too_small(&self) -> bool {
+        let machine = &self.machine;
+        let is_little =
+            |zswap: &ZswapFacts| zswap.is_held_back_by(self.disk_bytes(), machine.ram_bytes);
+        (machine.zram.presence.is_there() || machine.zmeld.presence.is_there())
+            && machine.resume_from.is_none()
+            && machine.zswap.as_ref().is_some_and(is_little)
+    }
+}
+
+/// Choices of the machine's owner.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // Their names say what the fields are.
+pub struct Wish {
+    pub kind: Option<TierKind>,
+    pub size_bytes: Option<u64>,
+    pub codec: Option<String>,
+}
+
+/// The set-up that suits a machine, within its owner's choices.
+pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
+    let machine = &facts.machine;
+    let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
+    let zswap = machine.zswap.as_ref();
+    let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
+    let disk = disk.map(|swap| swap.area.shown());
+    let is_gone = matches!(zram, ModulePresence::Absent | ModulePresence::Impossible);
+    let device = match is_gone && zmeld.is_there() {
+        true => (TierKind::Zmeld, "; this kernel has no zram"),
+        false => (TierKind::Zram, ""),
+    };
+    let in_front = (TierKind::Zswap, "");
+    let asked = wish.kind.map(|kind| (kind, ""));
+    let ((kind, but), why) = match (asked, &disk, zswap) {
+        (Some(asked), ..) => (asked, "as asked for".to_owned()),
+        (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
+            in_front,
+            format!(
+                "{disk} is swapped to: zswap keeps what is used in RAM and lets the rest go to \
+                 disk, where zram above it by priority would do the opposite"
+            ),
+        ),
+        (None, Some(disk), Some(_)) => (
+            device,
+            format!(
+                "{disk} is swapped to, and swap on disk has {} only: zswap in front of it could \
+                 hold no more than that, and a device in RAM holds more; a larger swap on disk \
+                 would suit zswap",
+                bytes(facts.disk_bytes())
+            ),
+        ),
+        (None, Some(disk), None) => (
+            device,
+            format!(
+                "{disk} is swapped to, and this kernel has no zswap: a device in RAM takes the \
+                 pages first"
+            ),
+        ),
+        (None, None, _) => match machine.resume_from.as_ref().filter(|_| zswap.is_some()) {
+            Some(image) => (
+                in_front,
+                format!(
+                    "this machine hibernates to {image}, where an image is kept that RAM cannot \
+                     keep: it is swapped to, and zswap in front of it keeps in RAM what is used"
+                ),
+            ),
+            None => {
+                let why = "there is no swap on disk: pages are compressed in RAM";
+                (device, why.to_owned())
+            }
+        },
+    };
+    let (in_ram, is_zswap) = (kind.is_in_ram(), kind.is_in_front());
+    let measured = &facts.measured;
+    // zswap takes the codecs of the crypto interface, which nobody asked.
+    let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
+    let sizing = in_ram.then(|| {
+        let is_it = wish.codec.is_none() || wish.codec.as_deref() == measured.codec();
+        let basis = measured.basis().filter(|_| is_it);
+        match wish.size_bytes {
+            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
+        }
+    });
+    let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
+    let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
+    let pool = |zswap: &ZswapFacts| {
+        let named = wish.codec.as_deref().or(zswap.compressor_to_name());
+        let zswap = ZswapFacts {
+            compressor: named.unwrap_or(&zswap.compressor).to_owned(),
+            zpool: zswap.zpool.clone().filter(|_| !zswap.wants_zsmalloc),
+            ..zswap.clone()
+        };
+        let room = facts.room_behind_zswap();
+        Pool::of(&zswap, machine.ram_bytes, room, measured)
+    };
+    let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword);
+    let mut why = why + but;
+    if lacks_zword {
+        why +=
+            "; the package zword-dkms makes most programs' pages a tenth smaller than zstd does \
+                (zmeld scan --codecs zword,zstd)";
+    }
+    if machine.has_large_folios && (is_zswap || zswap.is_some_and(|it| it.is_enabled)) {
+        why +=
+            "; large folios are swapped in whole only from a device in RAM, and only where zswap \
+                was off since the boot";
+    }
+    Recommendation {
+        kind,
+        why,
+        codec: wish.codec.clone().or(codec),
+        sizing,
+        pool: zswap.filter(|_| is_zswap).and_then(pool),
+        missing: missing.flatten(),
+        swaps_to: machine.resume_from.clone().filter(|_| is_zswap),
+        replaces: compressed.cloned().collect(),
+    }
+}
+
+impl Recommendation {
+    /// A description in a few words: "a zram device of 8.00 GiB with zstd and a memory
+    /// limit of 4.00 GiB".
+    pub fn words(&self) -> String {
+        let Some(sizing) = &self.sizing else {
+            return match &self.swaps_to {
+                Some(path) => format!("swap on {path}, and zswap in front of it"),
+                None => "zswap in front of the swap on disk".to_owned(),
+            };
+        };
+        let with = match &self.codec {
+            Some(codec) => format!(" with {codec} and"),
+            None => " with".to_owned(),
+        };
+        format!(
+            "a {} device of {} ({} % of RAM){with} a memory limit of {} ({} %)",
+            self.kind.name(),
+            bytes(sizing.size_bytes),
+            sizing.size_percent,
+            bytes(sizing.memory_limit_bytes),
+            sizing.memory_limit_percent
+        )
+    }
+
+    /// How it compares with compressed swap that is there already.
+    pub fn compared(&self) -> Option<String> {
+        let first = self.replaces.first()?;
+        let others = match self.replaces.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "{}{others} is swapped to already ({}); zmeld would set up {}",
+            first.area.shown(),
+            first.words(),
+            self.words()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        let mut machine = Machine {
+            ram_bytes: 8 << 30,
+            zswap: Some(ZswapFacts {
+                compressor: "lzo".to_owned(),
+                max_pool_percent: Some(20),
+                ..ZswapFacts::default()
+            }),
+            ..Machine::default()
+        };
+        machine.zram.presence = ModulePresence::Ready;
+        Facts {
+            machine,
+            page_size: 4096,
+            measured: CodecVerdict::Codec {
+                name: "zstd".to_owned(),
+                ratio: 3.2,
+                bytes: 4 << 30,
+            },
+            ..Facts::default()
+        }
+    }
+
+    fn area(path: &str, codec: Option<&str>) -> ActiveSwap {
+        ActiveSwap {
+            area: SwapArea {
+                path: path.into(),
+                size_bytes: 6 << 30,
+                priority: 100,
+                ..SwapArea::default()
+            },
+            codec: codec.map(str::to_owned),
+            ..ActiveSwap::default()
+        }
+    }
+
+    #[test]
+    fn without_disk_swap_it_is_zram_as_it_was_measured() {
+        let found = recommend(&facts(), &Wish::default());
+        assert_eq!(
+            (found.kind, found.codec.as_deref()),
+            (TierKind::Zram, Some("zstd"))
+        );
+        assert_eq!(
+            found.words(),
+            "a zram device of 8.00 GiB (100 % of RAM) with zstd and a memory limit of 4.00 GiB \
+             (50 %)"
+        );
+        assert_eq!(found.compared(), None);
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
+        let said = recommend(&facts, &Wish::default()).compared().unwrap();
+        let words = "(lzo-rle, 6.00 GiB with no memory limit, priority 100); zmeld would set up a";
+        assert!(said.contains(words), "{said}");
+    }
+
+    #[test]
+    fn disk_swap_gets_zswap_where_the_kernel_has_it() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/sda2", None));
+        let found = recommend(&facts, &Wish::default());
+        assert_eq!(
+            (found.kind, found.codec, found.sizing),
+            (TierKind::Zswap, None, None)
+        );
+        facts.machine.has_large_folios = true;
+        let why = recommend(&facts, &Wish::default()).why;
+        assert!(why.contains("large folios"), "{why}");
+        facts.machine.zswap = None;
+        let found = recommend(&facts, &Wish::default());
+        assert_eq!(found.kind, TierKind::Zram);
+        assert!(found.why.contains("no zswap"), "{}", found.why);
+    }
+
+    /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as
+    /// much of pages that were measured with its codec; z3fold keeps three in a page.
+    #[test]
+    fn a_pool_is_told_by_what_was_measured_with_its_codec() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/sda2", None));
+        let limit = (8u64 << 30) / 100 * 20;
+        for (compressor, zpool, measured, ratio) in [
+            ("lzo", "zsmalloc", false, 2.0),
+            ("zstd", "zsmalloc", true, 3.2),
+            ("zstd", "z3fold", true, 3.0),
+        ] {
+            let zswap = &mut facts.machine.zswap.as_mut().unwrap();
+            zswap.compressor = compressor.to_owned();
+            zswap.zpool = Some(zpool.to_owned());
+            let pool = recommend(&facts, &Wish::default()).pool.unwrap();
+            assert_eq!((pool.measured, pool.ratio), (measured, ratio));
+            assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
+        }
+    }
+
+    #[test]
+    fn without_zram_the_module_does() {
+        let mut facts = facts();
+        facts.machine.zram.presence = ModulePresence::Absent;
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zram);
+        facts.machine.zmeld.presence = ModulePresence::Module;
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zmeld);
+        let asked = Wish {
+            kind: Some(TierKind::Zram),
+            ..Wish::default()
+        };
+        assert_eq!(recommend(&facts, &asked).kind, TierKind::Zram);
+    }
+}

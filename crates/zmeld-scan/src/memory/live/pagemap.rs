@@ -1,0 +1,185 @@
+//! `/proc/PID/pagemap`: one 64-bit word for each page of an address space.
+//! Bits as in the kernel's `Documentation/admin-guide/mm/pagemap.rst`.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::iter;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use zmeld_linux::others::{is_held, LockedFile, PatientReader, ReaderOf};
+use zmeld_linux::smaps::{self, Mapping};
+
+use super::processes::ChosenProcess;
+use crate::memory::file::read_at_most;
+
+/// Pages whose page-table entries are looked at together.
+pub(crate) const PIECE_PAGES: u64 = 16 << 10;
+/// What is kept of the name of a mapping.
+const NAME_MAX: usize = 64;
+/// As many as are read as easily as one.
+const TABLE_PAGES: u64 = 512;
+
+/// What the page table says of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PagemapEntry(pub(crate) u64);
+
+impl PagemapEntry {
+    pub(crate) fn present(self) -> bool {
+        self.bit(63)
+    }
+
+    /// In swap: a real swap slot, not the marker of a guard region.
+    pub(crate) fn swapped(self) -> bool {
+        self.bit(62) && !self.present() && !self.bit(58)
+    }
+
+    /// A page of a file or of shared memory; also set for the huge page of zeros.
+    pub(crate) fn file(self) -> bool {
+        self.bit(61)
+    }
+
+    /// Mapped exactly once.
+    pub(crate) fn exclusive(self) -> bool {
+        self.bit(56)
+    }
+
+    /// The physical frame; 0 when the reader may not know.
+    pub(crate) fn frame(self) -> u64 {
+        self.0 & ((1 << 55) - 1)
+    }
+
+    /// Swap area and slot within it; both 0 when the reader may not know.
+    pub(crate) fn slot(self) -> (u8, u64) {
+        ((self.0 & 0x1f) as u8, (self.0 >> 5) & ((1 << 50) - 1))
+    }
+
+    fn bit(self, number: u32) -> bool {
+        self.0 >> number & 1 == 1
+    }
+}
+
+/// Reads the entries of pages `first..first + count` of the address space into
+/// `buffer`; returns fewer at the end of the address space.
+pub(crate) fn read(
+    file: &File,
+    first: u64,
+    count: usize,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
+    buffer.resize(count * 8, 0);
+    let filled = read_at_most(file, buffer, first * 8)?;
+    buffer.truncate(filled / 8 * 8);
+    Ok(filled / 8)
+}
+
+/// Of these pages the next ones to look at, at most [`PIECE_PAGES`]; none where all that are
+/// left are only reserved.
+///
+/// # Errors
+/// When the process holds that up.
+pub(crate) fn next_piece(
+    mut reader: ReaderOf<'_>,
+    file: &Arc<File>,
+    pages: &Range<u64>,
+) -> io::Result<Option<Range<u64>>> {
+    let few = pages.start..pages.end.min(pages.start + TABLE_PAGES);
+    if few == *pages {
+        return Ok((!few.is_empty()).then_some(few));
+    }
+    let page_size = rustix::param::page_size() as u64;
+    let (file, addresses) = (
+        Arc::clone(file),
+        pages.start * page_size..pages.end * page_size,
+    );
+    let populated = reader.run(move || zmeld_store::populated(&file, addresses, PIECE_PAGES));
+    let (from, until) = match populated {
+        Ok(None) => return Ok(None),
+        // Others are often near.
+        Ok(Some(found)) => {
+            let from = found.start / page_size;
+            (from, (found.end / page_size).max(from + TABLE_PAGES))
+        }
+        held @ Err(_) if is_held(&held) => return held.map(|_| None),
+        // Kernels before 6.7 do not tell it.
+        Err(_) => (pages.start, u64::MAX),
+    };
+    Ok(Some(from..until.min(from + PIECE_PAGES).min(pages.end)))
+}
+
+/// The entries that [`read`] left in the buffer.
+pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ {
+    buffer
+        .chunks_exact(8)
+        .map(|word| PagemapEntry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
+}
+
+/// The mappings of a process, where it is there, may be looked at and holds nobody up.
+pub(crate) fn mappings(
+    process: &ChosenProcess,
+    reader: &mut PatientReader,
+) -> io::Result<Vec<Mapping>> {
+    let [smaps] = process.open(reader, [LockedFile::Smaps])?;
+    reader.of(process.pid).run(move || {
+        let page_size = rustix::param::page_size() as u64;
+        let mut mappings = smaps::Reader::new(BufReader::new(smaps), page_size);
+        // All of them are kept, and of their names what tells their kinds.
+        let kept = |mut it: Mapping| {
+            it.name = it.name.chars().take(NAME_MAX).collect::<String>().into();
+            it
+        };
+        iter::from_fn(|| mappings.next_mapping().transpose())
+            .map(|it| it.map(kept))
+            .collect()
+    })
+}
+
+/// [`read`], unless the process holds it up.
+pub(crate) fn read_patiently(
+    mut reader: ReaderOf<'_>,
+    file: &Arc<File>,
+    first: u64,
+    count: usize,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
+    let (file, mut taken) = (Arc::clone(file), std::mem::take(buffer));
+    let (got, taken) = reader.run(move || Ok((read(&file, first, count, &mut taken), taken)))?;
+    *buffer = taken;
+    got
+}
+
+/// Tells `each` the page-table entries of a process: of each mapping until as many as `expected` were what `each`
+/// looks for.
+///
+/// # Errors
+/// When it ends, may not be looked at or holds that up.
+pub(crate) fn walk(
+    process: &ChosenProcess,
+    reader: &mut PatientReader,
+    stop: &AtomicBool,
+    buffer: &mut Vec<u8>,
+    expected: impl Fn(&Mapping) -> u64,
+    mut each: impl FnMut(PagemapEntry) -> bool,
+) -> io::Result<()> {
+    let page_size = rustix::param::page_size() as u64;
+    let mappings = mappings(process, reader)?;
+    let [file] = process.open(reader, [LockedFile::Pagemap])?;
+    let file = Arc::new(file);
+    for mapping in &mappings {
+        let mut pages = mapping.start / page_size..mapping.end / page_size;
+        let mut left = expected(mapping);
+        while left > 0 && !stop.load(Ordering::Relaxed) {
+            let Some(piece) = next_piece(reader.of(process.pid), &file, &pages)? else {
+                break;
+            };
+            let count = (piece.end - piece.start) as usize;
+            read_patiently(reader.of(process.pid), &file, piece.start, count, buffer)?;
+            for entry in entries(buffer) {
+                left = left.saturating_sub(u64::from(each(entry)));
+            }
+            pages.start = piece.end;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What a machine leaves behind for who looks at many: a survey.
+//!
+//! A [`survey()`] reads the memory of all processes once, owner by owner (a service, a
+//! container, a virtual machine), in bounded memory: of each it keeps counts, a sketch
+//! of the contents under the fleet's key, and what the sampled pages take in a pool.
+//! [`parquet()`] makes a file of it, [`Place`] keeps the file. `docs/survey.md` is the
+//! format, the formulas with their sources, and what a survey gives away.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`key`] | the fleet's secret and what is derived from it |
+//! | `sketch` | the k smallest hashes, and what follows from some of them |
+//! | `owners` | whose a process is |
+//! | `collect` | one owner's pages, as they come |
+//! | `machine` | what the kernel says of the machine, `idle` of its pages' age |
+//! | [`pressure`] | when to stay out of the way |
+//! | [`place`] | where files go |
+//! | [`report`] | what was found, for people and as JSON |
+//! | [`schedule`] | when to survey next |
+//!
+//! It prints nothing.
+
+mod collect;
+mod columns;
+mod error;
+mod idle;
+pub mod key;
+mod machine;
+mod objects;
+mod owners;
+pub mod place;
+pub mod pressure;
+pub mod report;
+mod reservoir;
+mod run;
+pub mod schedule;
+mod sketch;
+
+pub use columns::parquet;
+pub use error::Error;
+pub use key::Key;
+pub use place::Place;
+pub use run::{labels, survey, Survey, SurveyOptions, SKETCH, SKETCH_MAX, SKETCH_MIN};
+pub use schedule::Schedule;
+pub use sketch::Estimate;
+
+/// The schema's name and version, as it stands in each row.
+pub const SCHEMA: &str = "zmeld.survey/2";

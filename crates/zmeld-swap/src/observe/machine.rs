@@ -1,0 +1,64 @@
+//! What of a configuration a machine cannot give.
+
+pub use zmeld_config::advice::machine::{memory, Feature, Machine, Ram};
+use zmeld_config::{Codec, Config, Finding, Severity};
+use zmeld_report::units::bytes;
+
+/// One part in so many of RAM is too much to be kept free.
+const MIN_FREE_PART: u64 = 8;
+/// From one part in so many on, it is warned of.
+const MIN_FREE_PART_USUAL: u64 = 20;
+
+/// Memory that is kept free is taken from all programs: a machine whose RAM is
+/// kept free ends them. The kernel takes any number.
+pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
+    let wanted = config.tunables.min_free?.0;
+    let severity = match machine.ram_bytes {
+        0 => return None,
+        ram if wanted >= ram / MIN_FREE_PART => Severity::Critical,
+        ram if wanted >= ram / MIN_FREE_PART_USUAL => Severity::Warning,
+        _ => return None,
+    };
+    let share = 100.0 * wanted as f64 / machine.ram_bytes as f64;
+    Some(Finding::new(
+        severity,
+        "tunables.min_free",
+        format!(
+            "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
+             most {}",
+            bytes(wanted),
+            bytes(machine.ram_bytes),
+            bytes((machine.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
+        ),
+    ))
+}
+
+/// The codecs that a configuration asks for and the kernel has not got, as far as one can tell.
+pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
+    let mut problems = Vec::new();
+    for (tier, device) in config.in_ram() {
+        let driver = device.driver.name();
+        let is_missing = |codec: &&Codec| machine.lacks_codec(driver, &codec.name);
+        let first: Vec<&Codec> = device.codec.iter().collect();
+        let again = device.recompress.iter().map(|it| &it.codec);
+        let again = again.filter(is_missing);
+        let missing = again.map(|it| ("recompress", it.name.clone(), "leaves it out"));
+        let names: Vec<&str> = first.iter().map(|it| it.name.as_str()).collect();
+        let default = (!first.is_empty() && first.iter().all(is_missing)).then(|| {
+            let instead = "takes the kernel's default instead";
+            ("codec", names.join(", no "), instead)
+        });
+        let there = match &machine.feature(driver).codecs[..] {
+            [] => String::new(),
+            there => format!("; it has {}", there.join(", ")),
+        };
+        for (key, none, so) in default.into_iter().chain(missing) {
+            problems.push(Finding::new(
+                Severity::Warning,
+                format!("tier.{}.{key}", tier.name),
+                format!("this kernel's {driver} has no {none}, and zmeld up {so}{there}"),
+            ));
+        }
+    }
+    problems
+}

@@ -1,0 +1,181 @@
+//! The configuration that suits a machine for which nobody wrote one: what
+//! `zmeld_config::advice` says, as a configuration.
+
+use zmeld_config::advice::{
+    self as advice, CodecVerdict, Facts, Recommendation, SwapKinds, TierKind, Wish,
+};
+
+use crate::observe::machine::Machine;
+use crate::observe::tier::{self, Inputs};
+use zmeld_config::{
+    Codec, Comments, Config, DiskSwap, Kind, Location, Size, Source, Swappiness, Tier, TierName,
+};
+
+/// What the user decided.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)] // Their names say what the fields are.
+pub struct Choice {
+    pub kind: Option<TierKind>,
+    pub size: Option<Size>,
+    pub codec: Option<Codec>,
+    /// Where a disk tier is: a device, or a file.
+    pub place: Option<Location>,
+}
+
+/// A configuration that is recommended, and why it is so.
+#[derive(Debug, Clone)]
+pub struct Recommended {
+    /// The configuration.
+    pub config: Config,
+    /// Why it is so.
+    pub comments: Comments,
+    /// What it follows from, the same that `zmeld scan` says; none where a disk tier
+    /// was asked for.
+    pub recommendation: Option<Recommendation>,
+}
+
+/// A configuration, and comments that say why it is so.
+///
+/// # Errors
+/// When the choices contradict each other or the machine; when nobody chose a kind,
+/// and pages were measured not to compress.
+pub fn recommend(
+    machine: &Machine,
+    choice: &Choice,
+    measured: &CodecVerdict,
+    own_swaps: &[String],
+) -> Result<Recommended, String> {
+    let page_size = rustix::param::page_size() as u64;
+    let facts = Facts::new(machine, page_size, measured, own_swaps);
+    let kind = match choice.kind {
+        None if choice.place.is_some() => Some(TierKind::Disk),
+        kind => kind,
+    };
+    let advised = advice::recommend(
+        &facts,
+        &Wish {
+            kind,
+            size_bytes: choice.size.map(|size| size.bytes(machine.ram_bytes)),
+            codec: choice.codec.as_ref().map(Codec::to_string),
+        },
+    );
+    let kind = advised.kind;
+    check_choice(choice, kind, measured)?;
+    let name = tier::name(kind);
+    let why = match choice.kind {
+        None if choice.place.is_some() => "a place is given",
+        _ if kind.is_on_disk() => "as asked for",
+        _ => &*advised.why,
+    };
+    let mut config = Config::default();
+    let resumed_from = advised.swaps_to.clone();
+    let mut inputs = Inputs {
+        machine,
+        choice,
+        advised: &advised,
+        comments: Comments::from([(format!("tier.{name}"), why.to_owned())]),
+    };
+    let tier = tier::recommended(kind, &mut inputs)?;
+    let mut comments = inputs.comments;
+    let recommendation = (!kind.is_on_disk()).then_some(advised);
+    let name: TierName = name.parse()?;
+    let kinds = SwapKinds {
+        in_ram: kind.is_in_ram(),
+        on_disk: kind.is_on_disk()
+            || resumed_from.is_some()
+            || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
+        // Whether it spins makes no difference to what is set here.
+        ..SwapKinds::default()
+    };
+    if let Some(path) = resumed_from {
+        let why = "hibernation keeps its image here; it has to be as large as that";
+        comments.insert("tier.disk".to_owned(), why.to_owned());
+        config.tiers.push(Tier {
+            name: "disk".parse()?,
+            optional: false,
+            kind: Kind::Disk(DiskSwap {
+                source: Source::Device(path.parse()?),
+                hibernation: true,
+                ..DiskSwap::default()
+            }),
+        });
+    }
+    config.tiers.push(Tier {
+        name,
+        optional: false,
+        kind: tier,
+    });
+    config.tunables.swappiness = Some(Swappiness::Auto);
+    config.tunables.page_cluster = kinds.page_cluster();
+    Ok(Recommended {
+        config,
+        comments,
+        recommendation,
+    })
+}
+
+/// Refuses choices that contradict each other, and a device of pages that do not
+/// compress unless it was asked for by name.
+fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), String> {
+    if let (None, true, CodecVerdict::NothingToGain(_)) = (choice.kind, kind.is_in_ram(), measured)
+    {
+        return Err(format!(
+            "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
+            measured.why_none().unwrap_or_default()
+        ));
+    }
+    if choice.place.is_some() && !kind.is_on_disk() {
+        return Err("--device is for --tier disk".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine {
+            kernel: "6.12.0".to_owned(),
+            ram_bytes: 4 << 30,
+            ..Machine::default()
+        }
+    }
+
+    fn only_tier(config: &Config) -> &Kind {
+        assert_eq!(config.tiers.len(), 1);
+        assert!(config.check().is_empty(), "{:?}", config.check());
+        &config.tiers[0].kind
+    }
+
+    #[test]
+    fn without_disk_swap_it_is_zram_with_the_codec_that_was_measured() {
+        let found = CodecVerdict::Codec {
+            name: "zstd".to_owned(),
+            ratio: 3.2,
+            bytes: 2 << 30,
+        };
+        let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
+        let config = found.config;
+        let device = only_tier(&config).ram().unwrap();
+        assert_eq!(device.codec, [Codec::new("zstd")]);
+        assert_eq!(device.size, Size::percent(100));
+        assert_eq!(device.memory_limit, Some(Size::percent(50)));
+        let text = config.to_toml(&found.comments);
+        let read = Config::from_text("x".as_ref(), &text).unwrap().config;
+        assert_eq!(read, config);
+        assert!(text.contains("3.2 times smaller"), "{text}");
+    }
+
+    #[test]
+    fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
+        let nothing = CodecVerdict::NothingToGain(1.03);
+        let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
+        assert!(err.to_string().contains("1.03x at best"), "{err}");
+        let choice = Choice {
+            kind: Some(TierKind::Zram),
+            ..Choice::default()
+        };
+        assert!(recommend(&machine(), &choice, &nothing, &[]).is_ok());
+    }
+}

@@ -1,0 +1,61 @@
+//! What `zmeld up` set up, by the names that the kernel uses: the journal as those
+//! read it who look at the machine and change nothing.
+
+use crate::observe::applied::{Applied, AppliedTier};
+use crate::setup::error::Error;
+use crate::setup::journal::State;
+use crate::setup::plan::Group;
+use crate::setup::step::{added, path_of, Record, Step};
+use crate::setup::steps::Area;
+use zmeld_linux::Host;
+
+/// Reads the journal; none where nothing is set up.
+pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
+    let state = State::read(host)?.filter(|state| !state.records.is_empty());
+    state.map(|state| applied(host, &state)).transpose()
+}
+
+/// The same of what was read of its journal.
+pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
+    // A run that was killed has not written down what it was asked for.
+    let groups = Group::recorded(&state.records).into_iter();
+    let tiers = groups.filter(|group| Group::is_tier(&group.name));
+    let tiers = tiers.map(|group| applied_tier(host, &state.records, &group.name));
+    Ok(Applied {
+        config: state.config.clone(),
+        complete: state.complete,
+        tiers: tiers.collect::<Result<_, _>>()?,
+    })
+}
+
+fn applied_tier(host: &Host, records: &[Record], group: &str) -> Result<AppliedTier, Error> {
+    let mut tier = AppliedTier {
+        device: added(host, records, group)?,
+        name: Group::current(group).replacen("tier.", "", 1),
+        area: None,
+        lost: None,
+    };
+    for record in records.iter().filter(|it| it.group == group && it.done) {
+        let Step::SwapOn(step) = &record.step else {
+            continue;
+        };
+        let area = match step.area(host, records, record)? {
+            Area::Ours(swap) => Some(swap.path),
+            Area::Others(path, why) => {
+                tier.lost = Some(format!("{}: {why}", path.display()));
+                None
+            }
+            Area::Off => {
+                let path = path_of(host, records, group, &step.device)?;
+                let path = path.map(|path| host.resolved(&path));
+                tier.lost = Some(match &path {
+                    Some(path) => format!("{} is not in /proc/swaps", path.display()),
+                    None => "the device that was made for it is gone".to_owned(),
+                });
+                path
+            }
+        };
+        tier.area = area.map(|path| path.to_string_lossy().into_owned());
+    }
+    Ok(tier)
+}

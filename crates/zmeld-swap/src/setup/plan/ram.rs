@@ -1,0 +1,408 @@
+//! A zram or zmeld device.
+
+use zmeld_config::advice::module::{lacks_encryption, missing};
+use zmeld_config::advice::size::table_bytes;
+use zmeld_config::advice::ModulePresence;
+use zmeld_report::units::bytes as amount;
+
+use crate::observe::machine::Machine;
+use crate::setup::error::Error;
+use crate::setup::step::{added, DeviceRef, Record, Step};
+use crate::setup::steps::{
+    check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
+    SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
+};
+use zmeld_config::{
+    Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
+};
+use zmeld_linux::compressed::MmStat;
+use zmeld_linux::Host;
+
+use super::disk::refuse_tiny;
+use super::{Draft, Group, Plan, Planned, Steps};
+
+/// The part of a plan that switches zswap off.
+pub(super) const ZSWAP_OFF: &str = "zswap-off";
+
+/// Plans its steps.
+pub(super) fn plan(
+    device: &RamDevice,
+    draft: &mut Draft<'_>,
+    tier: &Tier,
+    priority: i16,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let driver = device.driver;
+    draft.load(driver, steps)?;
+    let backing = match &device.writeback {
+        Some(writeback) => draft.backing(tier, writeback, steps)?,
+        None => None,
+    };
+    steps.add(
+        Step::AddDevice(AddDevice { driver }),
+        "a device of its own: no other is touched",
+    );
+    let recompress = device.recompress.iter().map(|it| &it.codec);
+    for dictionary in device
+        .codec
+        .iter()
+        .chain(recompress)
+        .filter_map(|it| it.dict.as_ref())
+    {
+        if driver == RamDriver::Zmeld {
+            let path = dictionary.display();
+            let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
+            let about = Group::of_tier(tier.name.as_str());
+            draft
+                .problems
+                .push(Finding::new(Severity::Warning, about, what));
+            continue;
+        }
+        check_dictionary(draft.host, dictionary)?;
+    }
+    codecs(device, draft.machine, draft.options.only_named, steps)?;
+    if let Some(backing) = backing {
+        let set = Step::SetAttribute(SetAttribute::backing(backing));
+        steps.add(set, "where pages that are not worth RAM go");
+        if device.writeback.as_ref().is_some_and(|it| it.compressed) {
+            steps.set("compressed_writeback", 1, "written as they are compressed");
+        }
+    }
+    draft.sizes(device, steps)?;
+    if device.meld != MeldMode::Off {
+        steps.set(
+            "meld_mode",
+            device.meld.name(),
+            "when identical pages are melded",
+        );
+    }
+    if let Some(check_writes) = device.check_writes {
+        steps.set(
+            "check_writes",
+            check_writes.name(),
+            "whether what is encoded is decoded and compared before it is used",
+        );
+    }
+    if !draft.options.only_named {
+        for planned in steps.steps.iter().filter(|it| !it.done) {
+            if let Step::SetAttribute(set) = &planned.step {
+                set.offered_by(driver, draft.machine, draft.host, steps.name)?;
+            }
+        }
+    }
+    let make = MakeSwap {
+        device: DeviceRef::Added,
+        label: tier.name.to_string(),
+    };
+    steps.add(Step::MakeSwap(make), "swapon needs a header on it");
+    let on = SwapOn {
+        device: DeviceRef::Added,
+        priority,
+        discard: device.swap.discard,
+    };
+    steps.add(Step::SwapOn(on), "the fastest tier is filled first");
+    draft.zswap_off();
+    Ok(())
+}
+
+impl Plan {
+    /// Limits below what a device in use takes already, which would refuse each write from
+    /// then on.
+    pub(super) fn limits_in_use(&self, host: &Host) -> Vec<Finding> {
+        let found = self.groups.iter().filter_map(|group| {
+            let adds = |it: &Planned| it.done && matches!(it.step, Step::AddDevice(_));
+            let limits = |it: &Planned| match &it.step {
+                Step::SetAttribute(set) if set.attribute == LIMIT && it.is_open() => {
+                    set.value.parse::<u64>().ok()
+                }
+                _ => None,
+            };
+            let limit = group.steps.iter().find_map(limits)?;
+            group.steps.iter().find(|it| adds(it))?;
+            let device = added(host, &self.records, &group.name).ok()??;
+            let stat = host.read(format!("/sys/block/{device}/mm_stat")).ok()?;
+            let used = MmStat::parse(&stat)?.memory_used_bytes;
+            let tier = group.name.strip_prefix("tier.")?;
+            (limit < used).then(|| {
+                Finding::new(
+                    Severity::Critical,
+                    format!("{}.memory_limit", group.name),
+                    format!(
+                        "{device} takes {} for its pages now: with {} each write to it would fail, \
+                         and what is to be swapped out would stay in RAM; write more, or empty it \
+                         first: zmeld down --only {tier}, then zmeld up",
+                        amount(used),
+                        amount(limit)
+                    ),
+                )
+            })
+        });
+        found.collect()
+    }
+}
+
+impl Draft<'_> {
+    /// The driver, unless it is there by itself.
+    fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let feature = self.machine.feature(driver.name());
+        let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
+        let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
+        if feature.ready && !loaded {
+            return Ok(());
+        }
+        let reason = match feature.presence {
+            _ if loaded => "the kernel has it as a module",
+            ModulePresence::Module => "the kernel has it as a module",
+            ModulePresence::Absent | ModulePresence::Impossible => {
+                return Err(no_driver(driver, self.machine))
+            }
+            ModulePresence::Ready | ModulePresence::Unknown => {
+                "it is not loaded; whether the kernel has it cannot be told"
+            }
+        };
+        steps.add(Step::LoadModule(LoadModule { driver }), reason);
+        Ok(())
+    }
+
+    /// How large the device is, what it may take, and what is written of it a day.
+    fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let ram = self.machine.ram_bytes;
+        let size = device.size.bytes(ram);
+        let table = table_bytes(size, rustix::param::page_size() as u64);
+        refuse_absurd(size, table, ram)?;
+        refuse_tiny(size)?;
+        if let Some(limit) = device.memory_limit.map(|it| it.bytes(ram)) {
+            refuse_no_room(limit)?;
+        }
+        let reason = format!(
+            "{} before compression: {}; to keep account of its pages takes {} of RAM",
+            device.size,
+            amount(size),
+            amount(table)
+        );
+        steps.set(SIZE, size, reason);
+        if let Some(limit) = &device.memory_limit {
+            let bytes = limit.bytes(ram);
+            let reason = format!("{limit} of memory at most: {}", amount(bytes));
+            steps.set(LIMIT, bytes, reason);
+        }
+        if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
+            // In blocks of 4 KiB, whatever the page size.
+            let blocks = limit.0 / 4096;
+            for (name, value) in [("writeback_limit", blocks), ("writeback_limit_enable", 1)] {
+                steps.set(name, value, "to spare the drive");
+            }
+        }
+        Ok(())
+    }
+
+    /// What writeback goes to; nothing where an optional drive is missing.
+    fn backing(
+        &mut self,
+        tier: &Tier,
+        writeback: &Writeback,
+        steps: &mut Steps<'_>,
+    ) -> Result<Option<DeviceRef>, Error> {
+        let path = match self.device(&writeback.device, steps.name) {
+            Ok(path) => path,
+            Err(err) if writeback.optional => {
+                self.skipped.push(super::Skipped {
+                    group: format!("{}.writeback", steps.name),
+                    reason: err.to_string(),
+                });
+                return Ok(None);
+            }
+            Err(err) => return Err(err),
+        };
+        self.must_be_free(&path, steps.name)?;
+        self.may_be_lost(&path, "")?;
+        let below = DeviceRef::Path(path);
+        let name = format!("zmeld-{}", tier.name);
+        match self.open(
+            &writeback.encryption,
+            name.clone(),
+            below.clone(),
+            false,
+            steps,
+        )? {
+            true => Ok(Some(DeviceRef::Mapped(name))),
+            false => Ok(Some(below)),
+        }
+    }
+
+    /// The mapping in front of a device; says whether there is one.
+    pub(super) fn open(
+        &self,
+        encryption: &Encryption,
+        name: String,
+        device: DeviceRef,
+        allow_discards: bool,
+        steps: &mut Steps<'_>,
+    ) -> Result<bool, Error> {
+        let (mode, reason) = match encryption {
+            Encryption::None => return Ok(false),
+            Encryption::Luks { key_file, .. } => (
+                Mode::Luks {
+                    key_file: key_file.clone(),
+                },
+                "the drive sees ciphertext only",
+            ),
+            Encryption::Random { cipher } => (
+                Mode::Random {
+                    cipher: cipher.clone(),
+                },
+                "the key is gone with the power",
+            ),
+        };
+        let is_open = |it: &Record| matches!(it.step, Step::OpenCrypt(_));
+        let is_open = self.recorded(steps.name).any(is_open);
+        let lacks = lacks_encryption(self.host, &self.machine.kernel);
+        if let Some((what, way_out)) = lacks.filter(|_| !is_open) {
+            return Err(Error::Lacks {
+                what: format!("encryption needs {what}"),
+                way_out,
+            });
+        }
+        let open = OpenCrypt {
+            name,
+            device,
+            mode,
+            allow_discards,
+        };
+        steps.add(Step::OpenCrypt(open), reason);
+        Ok(true)
+    }
+
+    /// zswap in front of a RAM device compresses every page twice; where the
+    /// kernel has it switched on by itself, it is switched off meanwhile.
+    fn zswap_off(&mut self) {
+        let accepted = self
+            .config
+            .accept
+            .contains(&zmeld_config::FindingId::ZramWithZswap);
+        let enabled = self
+            .machine
+            .zswap
+            .as_ref()
+            .is_some_and(|zswap| zswap.is_enabled);
+        let recorded = self.recorded(ZSWAP_OFF).next().is_some();
+        let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
+        if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
+            return;
+        }
+        let mut steps = Steps::new(ZSWAP_OFF, self.records);
+        let path = format!("{}/enabled", zmeld_linux::compressed::ZSWAP);
+        steps.add_over(
+            Step::SetValue(SetValue::new(path, "N")),
+            "zswap would take the pages first, and the RAM device only those that it evicts",
+            Some("Y".to_owned()),
+        );
+        self.groups.push(steps.group(false));
+    }
+}
+
+/// What pages are compressed with, and what they may be compressed with again. An experiment
+/// compares what it names; a machine is better off with another codec than without swap, so
+/// what it has not got is passed over.
+fn codecs(
+    device: &RamDevice,
+    machine: &Machine,
+    must_have: bool,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let driver = device.driver.name();
+    let there = &machine.feature(driver).codecs;
+    let is_missing = |codec: &Codec| machine.lacks_codec(driver, &codec.name);
+    let check = |codec: &Codec| match must_have && is_missing(codec) {
+        true => Err(Error::NoCodec {
+            codec: codec.name.clone(),
+            there: match there.is_empty() {
+                true => "only those that it was built with".to_owned(),
+                false => there.join(", "),
+            },
+        }),
+        false => Ok(()),
+    };
+    let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
+        let mut codec = codec.clone();
+        // zmeld.ko takes none.
+        codec.dict.take_if(|_| device.driver == RamDriver::Zmeld);
+        if let Some(parameters) = codec.parameters(priority) {
+            steps.set(PARAMETERS, parameters, "how it is to compress");
+        }
+    };
+    if let Some(first) = device.codec.first() {
+        check(first)?;
+    }
+    let mut is_found = false;
+    for (at, codec) in device.codec.iter().enumerate() {
+        let reason = match at {
+            0 => "the codec of new pages",
+            _ => "the first of the list that the kernel has",
+        };
+        let begin = steps.steps.len();
+        steps.set(CODEC, &codec.name, reason);
+        parameters(codec, 0, steps);
+        steps.pass_over(begin, is_found || is_missing(codec));
+        is_found |= there.contains(&codec.name);
+    }
+    for recompression in &device.recompress {
+        let (priority, codec) = (recompression.priority, &recompression.codec);
+        check(codec)?;
+        let begin = steps.steps.len();
+        let again = SetAttribute::recompression(&codec.name, priority);
+        let again = Step::SetAttribute(again);
+        steps.add(again, "what pages may be compressed with again");
+        parameters(codec, priority, steps);
+        steps.pass_over(begin, is_missing(codec));
+    }
+    Ok(())
+}
+
+/// A driver that the kernel has not got, and what can be had.
+fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
+    let has_disk_swap = machine.swaps.iter().any(|swap| !swap.is_in_ram());
+    let way_out = missing(machine, driver.name(), has_disk_swap);
+    Error::feature(
+        format!("this tier needs the driver {}", driver.name()),
+        way_out.unwrap_or_else(|| "choose another tier".to_owned()),
+    )
+}
+
+/// The least that a device may take: what the kernel's allocator adds at once, and a few pages.
+const LIMIT_PAGES_MIN: u64 = 16;
+
+/// A limit below which not even the header of the swap area can be written.
+fn refuse_no_room(limit: u64) -> Result<(), Error> {
+    let least = LIMIT_PAGES_MIN * rustix::param::page_size() as u64;
+    match limit < least {
+        false => Ok(()),
+        true => Err(Error::Refused {
+            what: format!(
+                "a memory_limit of {} holds no page: write at least {}",
+                amount(limit),
+                amount(least)
+            ),
+        }),
+    }
+}
+
+/// A device whose table takes more of RAM than one part in so many is refused.
+const TABLE_PART_MAX: u64 = 5;
+
+/// A size that no RAM can fill costs RAM all the same.
+fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
+    if table <= ram / TABLE_PART_MAX {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        what: format!(
+            "to keep account of the pages of a device of {} takes {} of RAM before any \
+             is stored, and the machine has {}: choose a smaller size, 4 times RAM (400%) is \
+             more than compression gives back",
+            amount(size),
+            amount(table),
+            amount(ram)
+        ),
+    })
+}

@@ -1,0 +1,167 @@
+//! Compressed swap that somebody else set up (zram-generator, zram-tools, by hand):
+//! it gives its place to zmeld's where that is asked for, and is never joined by a
+//! second device in silence.
+
+use zmeld_config::advice::beside::IN_FRONT;
+use zmeld_config::advice::{beside, ActiveSwap, CompressedPlace};
+
+use crate::migrate::import::{import, Imported};
+use crate::setup::error::Error;
+use crate::setup::step::Step;
+use crate::setup::steps::SwapOff;
+use zmeld_config::{Discard, Finding, Severity};
+
+use super::{areas, tier, Draft, Group, Steps};
+
+/// The part of a plan.
+pub(crate) const GROUP: &str = "take-over";
+
+/// What the tool that set the areas up has them told of freed pages: the kernel does not
+/// say it of an area that is on. None where its devices differ in that.
+fn discard_of(found: &Imported) -> Discard {
+    let mut all = found.config.in_ram().map(|(_, device)| device.swap.discard);
+    let first = all.next().unwrap_or_default();
+    match all.all(|other| other == first) {
+        true => first,
+        false => Discard::None,
+    }
+}
+
+impl Draft<'_> {
+    /// The steps that switch the other areas off, after zmeld's own are on: what
+    /// comes back from them has somewhere to go. What was taken over before stays
+    /// so without being asked for again.
+    pub(super) fn take_over(&mut self) -> Result<(), Error> {
+        let others = self.others_in_ram();
+        let recorded = self
+            .recorded(GROUP)
+            .filter_map(|record| match &record.step {
+                Step::SwapOff(off) => Some(off.clone()),
+                _ => None,
+            });
+        let mut taken: Vec<SwapOff> = recorded.collect();
+        let known = taken.len();
+        let sure = self.replaces_for_certain();
+        if self.options.take_over {
+            for other in &others {
+                let path = other.area.path.clone();
+                if !taken.iter().any(|off| off.path == path) {
+                    taken.push(SwapOff {
+                        path,
+                        discard: Discard::None,
+                    });
+                }
+            }
+        }
+        let goes = |it: &ActiveSwap| sure && taken.iter().any(|off| off.path == it.area.path);
+        let stay: Vec<&ActiveSwap> = others.iter().filter(|it| !goes(it)).collect();
+        self.second_device(&stay);
+        if taken.is_empty() || !sure {
+            return Ok(());
+        }
+        // What it says of sizes is not looked at here.
+        let found = import(self.host.root(), self.machine.ram_bytes).ok();
+        let discard = found.as_ref().map_or(Discard::None, discard_of);
+        for off in &mut taken[known..] {
+            off.discard = discard;
+        }
+        let mut steps = Steps::new(GROUP, self.records);
+        for off in taken {
+            let was = others.iter().find(|other| off.path == other.area.path);
+            let reason = match was {
+                Some(other) => format!(
+                    "somebody else set it up ({}); it keeps its settings, and zmeld down swaps to it \
+                     again",
+                    other.words()
+                ),
+                None => "zmeld down swaps to it again".to_owned(),
+            };
+            steps.add(Step::SwapOff(off), reason);
+        }
+        self.groups.push(steps.group(false));
+        self.comes_again_at_boot(found.as_ref());
+        Ok(())
+    }
+
+    /// Whether a tier takes the place that does not give up by itself: one that is
+    /// optional could fail, and nothing would be swapped to.
+    fn replaces_for_certain(&self) -> bool {
+        let mut tiers = self.groups.iter();
+        tiers.any(|group| Group::is_tier(&group.name) && !group.optional)
+    }
+
+    /// Says what sets the other area up again at the next boot.
+    fn comes_again_at_boot(&mut self, found: Option<&Imported>) {
+        let Some(found) = found else {
+            return;
+        };
+        let ways = found.ways_off(true);
+        if found.config.in_ram().next().is_none() || ways.is_empty() {
+            return;
+        }
+        // No warning to accept: who accepts a second device is not told of one at boot.
+        self.problems.push(Finding::new(
+            Severity::Warning,
+            GROUP,
+            format!(
+                "the earlier set-up returns at the next boot; this switches it off: {}",
+                ways.join("; ")
+            ),
+        ));
+    }
+
+    /// Compressed areas that are not zmeld's.
+    fn others_in_ram(&self) -> Vec<ActiveSwap> {
+        let own = self.own_areas();
+        let others = self.machine.compressed.iter();
+        others
+            .filter(|area| !own.contains(&area.area.path))
+            .cloned()
+            .collect()
+    }
+
+    /// What would stand beside what is there: refused, unless it is meant. A tier that
+    /// stands there already is not taken away again for it.
+    fn second_device(&mut self, others: &[&ActiveSwap]) {
+        let config = self.config;
+        let ram = self.machine.ram_bytes;
+        let page_size = rustix::param::page_size() as u64;
+        for (asked, priority) in areas(config) {
+            let Some((warning, place)) = tier::conflict(&asked.kind, ram, priority) else {
+                continue;
+            };
+            if !self.asked_for(asked) {
+                continue;
+            }
+            // What was asked for does not help where the tier could fail.
+            let way_out = match self.options.take_over {
+                false => "zmeld up --take-over puts the tier in its place",
+                true => {
+                    "no tier is certain to take its place: one that is not optional takes it over"
+                }
+            };
+            let group = Group::of_tier(asked.name.as_str());
+            let (severity, comes) = match self.is_active(&asked.kind, &group) {
+                true => (Severity::Warning, "this tier is"),
+                false => (Severity::Critical, "this tier would come"),
+            };
+            for other in others {
+                let what = match place {
+                    Some(place) => beside(place, CompressedPlace::of(other, page_size), ram),
+                    None => IN_FRONT.to_owned(),
+                };
+                self.problem(
+                    severity,
+                    warning,
+                    &group,
+                    format!(
+                        "{} is swapped to already ({}), and {comes} beside it: {what}; \
+                         {way_out}",
+                        other.area.shown(),
+                        other.words()
+                    ),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The kernel's tunables.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+use zmeld_config::advice::SwapKinds;
+use zmeld_report::units::count;
+
+use crate::observe::is_spinning;
+use crate::setup::error::Error;
+use crate::setup::step::Step;
+use crate::setup::steps::SetValue;
+use zmeld_config::{Finding, FindingId, Severity, Swappiness};
+
+use super::{Draft, Steps};
+
+const GROUP: &str = "tunables";
+const SWAPPINESS: &str = "swappiness";
+const PAGE_CLUSTER: &str = "page-cluster";
+const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need";
+const VM: &str = "/proc/sys/vm";
+
+/// Random I/O of swap against the file system's, measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Measured {
+    /// Pages a second that swap gives back.
+    pub swap_pages_per_s: f64,
+    /// Pages a second that are read from the file system at random.
+    pub files_pages_per_s: f64,
+}
+
+impl Measured {
+    /// `vm.swappiness` by 200 k / (k + 1), where swap is k times as fast as the
+    /// file system (`Documentation/admin-guide/sysctl/vm.rst`: twice as fast
+    /// gives 133), to the nearest ten and within `SWAPPINESS_MIN` and
+    /// `SWAPPINESS_MAX`: a fraction of a second of reads says no more than that.
+    pub fn swappiness(&self) -> u8 {
+        let (swap, files) = (
+            self.swap_pages_per_s.max(0.0),
+            self.files_pages_per_s.max(0.0),
+        );
+        let share = if swap + files > 0.0 {
+            swap / (swap + files)
+        } else {
+            0.5
+        };
+        let tens = (20.0 * share).round() as u8;
+        (10 * tens).clamp(SWAPPINESS_MIN, SWAPPINESS_MAX)
+    }
+}
+
+/// The most that is set by measuring: what Pop!_OS and the Arch wiki take for zram.
+/// Above it hardly a file page would be dropped before programs are swapped out,
+/// whatever the file system does when it is asked for more at once.
+pub const SWAPPINESS_MAX: u8 = 180;
+/// The least: what is usually written where swap is slow. Less would let the kernel
+/// drop all files first, those that are in use too.
+pub const SWAPPINESS_MIN: u8 = 10;
+
+/// A rate to two digits.
+fn rough(rate: f64) -> String {
+    let rate = rate.max(0.0).round() as u64;
+    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    count((rate + unit / 2) / unit * unit)
+}
+
+impl Draft<'_> {
+    pub(super) fn tunables(&mut self) -> Result<(), Error> {
+        let wanted = &self.config.tunables;
+        let mut steps = Steps::new(GROUP, self.records);
+        let measured = self.measured_swappiness();
+        if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
+            self.problems.push(Finding::new(
+                Severity::Warning,
+                "tunables.swappiness",
+                "cannot be measured: no drive may be read; it stays as it is (write a \
+                       number, 100 where swap is as fast as the file system, 133 where it is \
+                       twice as fast)",
+            ));
+        }
+        let kept_free = crate::observe::machine::kept_free(self.machine, self.config);
+        self.problems.extend(kept_free);
+        let given = wanted.values().into_iter();
+        let given = given.map(|it| (it.name, it.value, it.purpose.to_owned()));
+        let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));
+        let fitting = self
+            .fitting_read_ahead()
+            .map(|value| (PAGE_CLUSTER, value, NO_READ_AHEAD.to_owned()));
+        let all = measured.into_iter().chain(given).chain(fitting);
+        for (name, value, reason) in all {
+            let path = format!("{VM}/{name}");
+            let key = format!("tunables.{}", name.replace('-', "_"));
+            let Some(before) = self.host.read_optional(&path)? else {
+                if self.options.only_named {
+                    return Err(Error::feature(
+                        format!("{key} sets {path}"),
+                        "remove it from the configuration",
+                    ));
+                }
+                // A boot is not to be without swap for it.
+                let what = format!("kernel {} has no {path}; remove it", self.machine.kernel);
+                self.warn(FindingId::UnusedRule, &key, what);
+                continue;
+            };
+            steps.add_over(
+                Step::SetValue(SetValue::new(path, value)),
+                reason,
+                Some(before),
+            );
+        }
+        if !steps.steps.is_empty() {
+            self.groups.push(steps.group(false));
+        }
+        Ok(())
+    }
+
+    /// What is swapped to when the plan is carried out.
+    pub(super) fn kinds(&self) -> SwapKinds {
+        let own = self.own_areas();
+        // What cannot be read was refused before.
+        let swaps = self.host.swaps().unwrap_or_default();
+        let others = swaps.iter().filter(|area| !own.contains(&area.path));
+        let (in_ram, others): (Vec<_>, Vec<_>) = others.partition(|area| area.is_in_ram());
+        let mut kinds = SwapKinds {
+            in_ram: self.has_device() || !in_ram.is_empty() && !self.options.take_over,
+            ..SwapKinds::default()
+        };
+        let others = others
+            .into_iter()
+            .map(|area| (area.path.clone(), area.is_file));
+        let tiers = self.config.tiers.iter().filter(|it| it.kind.is_on_disk());
+        let tiers = tiers.filter_map(|tier| tier.kind.place());
+        let tiers = tiers.map(|place| match place.device {
+            Some(_) => (self.host.resolved(&place.path), false),
+            None => (place.path, true),
+        });
+        for (path, is_file) in others.chain(tiers) {
+            kinds.on_disk = true;
+            kinds.on_spinning_disk |= is_spinning(self.host, &path, is_file);
+        }
+        kinds
+    }
+
+    fn has_device(&self) -> bool {
+        self.config.in_ram().next().is_some()
+    }
+
+    /// `vm.page-cluster` for tiers in RAM whose configuration says nothing of it. Nothing
+    /// where it means the kernel's own, and where the kernel has none.
+    fn fitting_read_ahead(&self) -> Option<String> {
+        let config = self.config;
+        let is_left_out = config.tunables.page_cluster.is_none() && !self.options.only_named;
+        let is_meant = config.accept.contains(&FindingId::ReadAhead);
+        let path = format!("{VM}/{PAGE_CLUSTER}");
+        if !is_left_out || is_meant || !self.has_device() || !self.host.exists(path) {
+            return None;
+        }
+        // A drive that is swapped to later, as those of /etc/fstab are at boot, changes
+        // nothing: what is set up would depend on which came first.
+        let asked_before = self.old.is_some_and(|old| {
+            old.tunables.page_cluster.is_none() && old.tiers == self.asked.tiers
+        });
+        let recorded = self.recorded_value(PAGE_CLUSTER);
+        recorded
+            .filter(|_| asked_before)
+            .or_else(|| self.kinds().page_cluster().map(|value| value.to_string()))
+    }
+
+    fn recorded_value(&self, name: &str) -> Option<String> {
+        self.recorded(GROUP).find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with(name) => Some(set.value.clone()),
+            _ => None,
+        })
+    }
+
+    /// The swappiness that was measured, and how it follows from that; nothing where
+    /// none is to be measured, or none was.
+    fn measured_swappiness(&self) -> Option<(String, String)> {
+        if self.config.tunables.swappiness != Some(Swappiness::Auto) {
+            return None;
+        }
+        // Measured anew, it would be a little different each time.
+        let asked_before = self.old.is_some_and(|old| {
+            old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.asked.tiers
+        });
+        let recorded = self.recorded_value(SWAPPINESS);
+        let kinds = self.kinds();
+        let fits = |value: &String| {
+            let value = value.parse();
+            value.is_ok_and(|value| kinds.swappiness(value) == value)
+        };
+        if let Some(value) = recorded.filter(|value| asked_before && fits(value)) {
+            return Some((value, "as it was measured".to_owned()));
+        }
+        let measured = self.options.swappiness?;
+        let most = match self.machine.kernel_from(5, 8) {
+            true => 200,
+            false => 100,
+        };
+        let by_speed = measured.swappiness();
+        let preferred = match by_speed.cmp(&100) {
+            Ordering::Greater => "swapping is preferred to dropping file pages",
+            Ordering::Equal => "neither is preferred",
+            Ordering::Less => "dropping file pages is preferred to swapping",
+        };
+        let mut reason = format!(
+            "swap-in gives {} pages/s, reading files again {}: {preferred}",
+            rough(measured.swap_pages_per_s),
+            rough(measured.files_pages_per_s)
+        );
+        match by_speed {
+            SWAPPINESS_MAX => reason += &format!("; {by_speed} is the highest that zmeld sets"),
+            SWAPPINESS_MIN => reason += &format!("; {by_speed} is the lowest that zmeld sets"),
+            _ => {}
+        }
+        let value = kinds.swappiness(by_speed);
+        match value.cmp(&by_speed) {
+            Ordering::Less => {
+                reason += &format!("; at most {value} where swap ends on a spinning disk");
+            }
+            Ordering::Greater => {
+                reason += &format!("; at least {value} where no swap is on a spinning disk");
+            }
+            Ordering::Equal => {}
+        }
+        Some((value.min(most).to_string(), reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_told_as_roughly_as_they_are_known() {
+        let rough = |rate| super::rough(rate);
+        assert_eq!(rough(639_723.0), "640\u{202f}000");
+        assert_eq!(rough(13_876.0), "14\u{202f}000");
+        assert_eq!(rough(77.4), "77");
+        assert_eq!(rough(0.0), "0");
+        assert_eq!(rough(f64::NAN), "0");
+    }
+
+    #[test]
+    fn swappiness_follows_the_published_formula() {
+        let value = |swap, files| {
+            Measured {
+                swap_pages_per_s: swap,
+                files_pages_per_s: files,
+            }
+            .swappiness()
+        };
+        // 133, 120, 109 by the formula.
+        assert_eq!(value(2.0, 1.0), 130);
+        assert_eq!(value(1.5, 1.0), 120);
+        assert_eq!(value(1.2, 1.0), 110);
+        assert_eq!(value(1.0, 1.0), 100);
+        // 196 by the formula: RAM against a drive.
+        assert_eq!(value(639_723.0, 13_876.0), 180);
+        assert_eq!(value(1e9, 1.0), 180);
+        assert_eq!(value(1.0, 1e9), 10);
+        assert_eq!(value(0.0, 0.0), 100);
+        assert_eq!(value(f64::NAN, 1.0), 10);
+    }
+}

@@ -1,0 +1,144 @@
+//! A new zram or zmeld device, by reading the control class's `hot_add`.
+//!
+//! A device that is there already is never taken, even where nobody uses it:
+//! whoever made it may be about to.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::while_busy;
+use crate::setup::error::Error;
+use crate::setup::step::{left_as_it_is, Before, MadeDevice, Record, Reversible, StepContext};
+use zmeld_config::RamDriver;
+use zmeld_linux::Host;
+
+/// Before the latest disk's place in the sequence, in what was there before.
+const LATEST: &str = "latest=";
+
+/// Make a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddDevice {
+    /// Of which driver.
+    pub driver: RamDriver,
+}
+
+impl AddDevice {
+    /// A device that a step may have made which was stopped before it could say so:
+    /// the kernel gives the lowest number that is free, and nothing has been
+    /// written to it yet. Another tool may just as well have made it meanwhile.
+    fn unnamed(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let Some(before) = &record.before else {
+            return Ok(None);
+        };
+        let words = || before.split_whitespace();
+        let taken: Vec<u32> = words().filter_map(|word| word.parse().ok()).collect();
+        let number = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
+        let name = format!("{}{number}", self.driver.name());
+        let size = host.read_optional(format!("/sys/block/{name}/disksize"))?;
+        if size.is_none_or(|size| size != "0") {
+            return Ok(None);
+        }
+        // It came before the step was begun.
+        let latest = words().find_map(|word| word.strip_prefix(LATEST)?.parse::<u64>().ok());
+        let sequence = diskseq(host, &name)?.and_then(|text| text.parse::<u64>().ok());
+        let is_older = matches!((sequence, latest), (Some(its), Some(latest)) if its <= latest);
+        Ok((!is_older).then_some(name))
+    }
+
+    /// The device of a record, if it is there and still the same one.
+    pub(crate) fn device(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let Some(outcome) = &record.outcome else {
+            return Ok(None);
+        };
+        let name = &outcome.name;
+        if !host.exists(format!("/sys/block/{name}")) {
+            return Ok(None);
+        }
+        let is_same = outcome.sequence.is_none() || diskseq(host, name)? == outcome.sequence;
+        Ok(is_same.then(|| name.clone()))
+    }
+
+    /// What has the name of the device by now, or may be it, and is left, in words.
+    fn other(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let Some(outcome) = &record.outcome else {
+            let name = self.unnamed(host, record)?;
+            return Ok(name.map(|name| {
+                let (number, control) = (&name[self.driver.name().len()..], self.driver.control());
+                format!(
+                    "/dev/{name} is left as it is: a run that was stopped may have made it, or \
+                     another tool; if nobody needs it: echo {number} > {}/hot_remove",
+                    control.display()
+                )
+            }));
+        };
+        let path = Path::new("/dev").join(&outcome.name);
+        let Some(name) = self.device(host, record)? else {
+            let is_there = host.exists(format!("/sys/block/{}", outcome.name));
+            return Ok(is_there.then(|| left_as_it_is(&path, "it is another device by now")));
+        };
+        let area = host.swap_on(&Path::new("/dev").join(name))?;
+        Ok(area.map(|_| left_as_it_is(&path, "somebody else swaps to it")))
+    }
+}
+
+/// The latest of the disks, in the sequence of all since boot.
+fn latest(host: &Host) -> Result<Option<u64>, Error> {
+    let mut latest = None;
+    for name in host.list("/sys/block")? {
+        let sequence = diskseq(host, &name)?.and_then(|text| text.parse().ok());
+        latest = latest.max(sequence);
+    }
+    Ok(latest)
+}
+
+fn diskseq(host: &Host, name: &str) -> Result<Option<String>, Error> {
+    let text = host.read_optional(format!("/sys/block/{name}/diskseq"))?;
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
+impl Reversible for AddDevice {
+    fn describe(&self) -> String {
+        format!("add a {} device", self.driver.name())
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
+        let numbers = self.driver.numbers(context.host)?;
+        let mut words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+        words.extend(latest(context.host)?.map(|latest| format!("{LATEST}{latest}")));
+        Ok((Some(words.join(" ")), None))
+    }
+
+    fn apply(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
+        let control = self.driver.control().join("hot_add");
+        let number = context.host.read_u64(&control)?;
+        let name = format!("{}{number}", self.driver.name());
+        let sequence = diskseq(context.host, &name).unwrap_or_default();
+        context.made = Some(MadeDevice { name, sequence });
+        Ok(())
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && self.device(context.host, record)?.is_some())
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        if let Some(text) = self.other(context.host, record)? {
+            context.leave(&text);
+            return Ok(());
+        }
+        let Some(name) = self.device(context.host, record)? else {
+            return Ok(());
+        };
+        let number = &name[self.driver.name().len()..];
+        let control = self.driver.control().join("hot_remove");
+        match while_busy(|| context.host.write(&control, number)) {
+            Err(err) if super::is_busy(&err) => Err(Error::place(
+                format!("/dev/{name}"),
+                "it is in use by a program that has it open",
+                format!("end it (fuser -v /dev/{name} names it) and try again"),
+            )),
+            result => result,
+        }
+    }
+}

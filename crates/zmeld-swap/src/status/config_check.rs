@@ -1,0 +1,265 @@
+//! What a machine has against a configuration, for who checks it and sets nothing up.
+
+use crate::observe::machine::{kept_free, Machine};
+use crate::observe::DamonReclaim;
+use crate::setup::event::Event;
+use crate::setup::execute::may_go_up;
+use crate::setup::journal::State;
+use crate::setup::plan::Plan;
+use crate::setup::{Error, ErrorKind};
+use crate::watch::reclaim;
+use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimRule, Severity};
+use zmeld_guard as guard;
+use zmeld_linux::fstab::Fstab;
+use zmeld_linux::groups::{outlook, Outlook};
+use zmeld_linux::Host;
+
+/// What `zmeld up` would refuse on that machine, and what the plan would warn of,
+/// beside what the configuration shows by itself. What only root may look at is left
+/// out.
+pub fn config_check(
+    host: &Host,
+    machine: &Machine,
+    config: &Config,
+    state: Option<&State>,
+) -> Vec<Finding> {
+    let mut problems = Vec::new();
+    // Nothing is measured for a check.
+    let is_measured = |it: &Finding| it.id.is_some() || it.about != "tunables.swappiness";
+    let (not_planned, plan) = Plan::look(host, config, state, false);
+    let is_whole = not_planned.is_empty();
+    // The rest is looked at all the same.
+    let seen = not_planned.into_iter().filter(|it| !it.1.is_denied());
+    problems.extend(seen.map(|(group, err)| refusal(&group, &err)));
+    match plan {
+        Ok(plan) => {
+            let of_room = is_whole.then(|| room_for(host, &plan));
+            let of_room = of_room.into_iter().flatten();
+            let of_room = of_room.filter(|it| it.severity == Severity::Critical);
+            problems.extend(of_room.map(refused));
+            problems.extend(plan.problems.into_iter().filter(is_measured).map(refused));
+            problems.extend(plan.skipped.iter().map(|it| {
+                let what = format!("{}; zmeld up leaves it out here", it.reason);
+                Finding::new(Severity::Notice, &it.group, what)
+            }));
+        }
+        // What no tier is to blame for: a tunable that the kernel has not got.
+        Err(err) => {
+            if !err.is_denied() {
+                problems.push(refusal("tunables", &err));
+            }
+            problems.extend(kept_free(machine, config).map(refused));
+        }
+    }
+    problems.extend(late(host, config));
+    of_rules(host, config, &mut problems);
+    problems
+}
+
+/// Tiers that the boot does not wait for, though it is to: a file of theirs is not there yet.
+fn late(host: &Host, config: &Config) -> Vec<Finding> {
+    let fstab = Fstab::read(host.tree());
+    let tiers = config.tiers.iter().filter(|tier| !tier.optional);
+    let late = tiers.filter_map(|tier| {
+        let path = tier.kind.files().into_iter().find(|it| fstab.is_late(it))?;
+        let what = format!(
+            "{} is there only after swap is on at boot (a mount from the network or in RAM): the \
+             boot does not wait for this tier; put the file elsewhere, or write optional = true",
+            path.display()
+        );
+        Some(mind(&format!("tier.{}", tier.name), what))
+    });
+    late.collect()
+}
+
+/// What the switching off of a plan that would be carried out meets: an error is what
+/// `zmeld up` refuses for it.
+pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
+    if plan.refuse().is_err() {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    let found = may_go_up(host, plan, &mut |event| {
+        if let Event::Note { text } = event {
+            problems.push(mind("", text.to_owned()));
+        }
+    });
+    match found.map_err(|err| (err.kind(), err)) {
+        Ok(_) => {}
+        Err((ErrorKind::Input, err)) => {
+            problems.push(Finding::new(Severity::Critical, "", err.to_string()))
+        }
+        Err((_, err)) => problems.push(mind(
+            "",
+            format!("it is unknown whether swapped-out pages fit back: {err}"),
+        )),
+    }
+    problems
+}
+
+/// An error of the machine's alone says who refuses it; that of a warning has its way out.
+fn refused(problem: Finding) -> Finding {
+    match (problem.severity, problem.id) {
+        (Severity::Critical, None) => Finding {
+            what: format!("{}; zmeld up refuses it here", problem.what),
+            ..problem
+        },
+        _ => problem,
+    }
+}
+
+fn refusal(key: &str, err: &Error) -> Finding {
+    refused(Finding::new(Severity::Critical, key, err.to_string()))
+}
+
+/// What the machine has against the rules about groups.
+fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
+    let is_accepted = config.accept.contains(&FindingId::UnusedRule);
+    if let Some(rule) = &config.watch.reclaim {
+        match lacks_for_reclaim(host, config) {
+            Some(problem) => problems.push(problem),
+            None if is_accepted => {}
+            None => problems.extend(of_reclaim(host, rule)),
+        }
+    }
+    if config.watch.reclaim.is_some() && !config.accept.contains(&FindingId::TwoReclaimers) {
+        let both = DamonReclaim::read(host).into_iter().map(|damon| Finding {
+            severity: Severity::Warning,
+            ..damon.beside_reclaim()
+        });
+        problems.extend(both);
+    }
+    problems.extend(guarding(host, config));
+}
+
+/// What the kernel lacks for `[watch.reclaim]`, where there is that rule.
+pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
+    let rule = config.watch.reclaim.as_ref()?;
+    let hierarchy = match reclaim::hierarchy(host) {
+        Err(err) => return Some(mind("watch.reclaim", err.to_string())),
+        Ok(hierarchy) => hierarchy,
+    };
+    let why = match rule.mechanism {
+        _ if config.accept.contains(&FindingId::UnusedRule) => None,
+        Mechanism::LruGen => {
+            reclaim::no_generations(host).map(|why| format!("{why}; or write mechanism = \"auto\""))
+        }
+        _ => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
+    };
+    Some(
+        mind(
+            "watch.reclaim.mechanism",
+            format!("nothing can be reclaimed: {}", why?),
+        )
+        .of(FindingId::UnusedRule),
+    )
+}
+
+fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
+    let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
+    RECLAIM.gaps(&rule.groups, &found)
+}
+
+/// A name in a rule that no control group has: it is in vain, unless it is a form of
+/// names (`*`), of which there may be some at another time.
+fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
+    let is_form = pattern.contains('*');
+    Finding {
+        severity: match is_form {
+            true => Severity::Notice,
+            false => Severity::Warning,
+        },
+        id: (!is_form).then_some(FindingId::UnusedRule),
+        ..no_group(
+            key,
+            so,
+            format!("no control group is called {pattern} here now"),
+        )
+    }
+}
+
+fn no_group(key: &str, so: &str, why: String) -> Finding {
+    let found = Finding::of_machine(key, so, why, "name one that is there, or remove it");
+    Finding {
+        severity: Severity::Warning,
+        ..found.of(FindingId::UnusedRule)
+    }
+}
+
+/// What is in vain in the guard's rule on that machine; nothing where that is meant, or nobody
+/// can tell.
+pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
+    let rule = config.watch.guard.as_ref();
+    let rule = rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule));
+    let Some(rule) = rule else { return Vec::new() };
+    let Some(found) = guard::outlook(host, rule) else {
+        return Vec::new();
+    };
+    let mut gaps = GUARD.gaps(&rule.end, &found);
+    let never = rule.end.iter().filter(|it| guard::is_never_ended(it));
+    let never: Vec<_> = never.collect();
+    if !never.is_empty() && never.len() == rule.end.len() {
+        // That is why.
+        gaps.retain(|gap| gap.about != GUARD.key);
+    }
+    gaps.extend(never.into_iter().map(|pattern| {
+        let what = format!(
+            "{pattern} is never ended: it is needed to get at the machine; remove it from end"
+        );
+        mind(GUARD.key, what).of(FindingId::UnusedRule)
+    }));
+    gaps
+}
+
+/// What comes of names that no group has, in a rule about groups.
+struct Names {
+    /// The key of those that it is for.
+    key: &'static str,
+    /// What comes of one of them,
+    so: &'static str,
+    /// and of all of them.
+    so_none: &'static str,
+    /// The key of those that it is not for.
+    protect: &'static str,
+}
+
+const RECLAIM: Names = Names {
+    key: "watch.reclaim.groups",
+    so: "the rule is not for it",
+    so_none: "nothing can be reclaimed",
+    protect: "watch.reclaim.protect",
+};
+const GUARD: Names = Names {
+    key: "watch.guard.end",
+    so: "the guard cannot end it",
+    so_none: "the guard could end nothing",
+    protect: "watch.guard.protect",
+};
+
+impl Names {
+    /// What is in vain in a rule for `named`.
+    fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Finding> {
+        let is_named = |pattern: &&String| named.iter().any(|it| it.to_string() == **pattern);
+        let (missing, protections): (Vec<_>, Vec<_>) = found.unmatched.iter().partition(is_named);
+        let protections = protections.into_iter();
+        let mut gaps: Vec<Finding> = protections
+            .map(|it| in_vain(self.protect, it, "it protects nothing"))
+            .collect();
+        if named.is_empty() || found.is_for_root || !found.groups.is_empty() {
+            let missing = missing.into_iter();
+            gaps.extend(missing.map(|it| in_vain(self.key, it, self.so)));
+            return gaps;
+        }
+        let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
+        let why = match missing.is_empty() {
+            true => "all that it names is protected".to_owned(),
+            false => format!("no control group is called {} here now", missing.join(", ")),
+        };
+        gaps.push(no_group(self.key, self.so_none, why));
+        gaps
+    }
+}
+
+fn mind(key: &str, what: String) -> Finding {
+    Finding::new(Severity::Warning, key, what)
+}

@@ -1,0 +1,200 @@
+//! What is wrong with a machine's swap, how one can tell, and what to do about it.
+//!
+//! [`RULES`] is the list: each rule looks at an [`Observation`] and at what was
+//! asked for, and says what it found with the numbers that it saw. `docs/findings.md`
+//! explains each.
+//!
+//! | module | what its rules are about |
+//! |---|---|
+//! | `combination` | tiers that get in each other's way |
+//! | `sizing` | limits, sizes, how full |
+//! | `upkeep` | what nobody does: writeback, recompression, discards |
+//! | `applied` | what was asked for and is not so |
+//! | `pressure` | how hard the machine is at it |
+//! | `melding` | identical pages; damaged ones |
+//!
+//! `remedy` has the commands that several of them name.
+
+mod applied;
+mod combination;
+mod melding;
+mod pressure;
+mod remedy;
+mod sizing;
+mod upkeep;
+
+use zmeld_config::advice::SwapKinds;
+
+use crate::observe::applied::Applied;
+use crate::observe::{Device, Observation, Swap};
+use crate::status::outstanding::{Asked, Outstanding};
+use zmeld_config::Config;
+use zmeld_config::Remedy;
+pub use zmeld_config::{Finding, FindingId, Severity};
+
+/// A rule.
+pub struct Rule {
+    /// What it finds.
+    pub id: FindingId,
+    /// How much that matters, at most.
+    pub severity: Severity,
+    check: Check,
+}
+
+/// A rule about all there is, once or more often, each device, or each of those that are
+/// swapped to.
+enum Check {
+    One(fn(&View) -> Option<Finding>),
+    All(fn(&View) -> Vec<Finding>),
+    Device(fn(&View, &Device) -> Option<Finding>),
+    Area(fn(&View, &Swap, &Device) -> Option<Finding>),
+}
+
+struct View<'a> {
+    now: &'a Observation,
+    wanted: &'a Config,
+    applied: Option<&'a Applied>,
+    outstanding: &'a Outstanding,
+}
+
+impl<'a> View<'a> {
+    fn asked(&self) -> &'a Asked {
+        &self.outstanding.asked
+    }
+
+    fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
+        self.now
+            .swaps
+            .iter()
+            .filter_map(|swap| Some((swap, self.now.device_of(swap)?)))
+    }
+
+    fn is_own(&self, swap: &Swap) -> bool {
+        let applied = self.applied;
+        applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
+        self.now
+            .swaps
+            .iter()
+            .filter(|swap| self.now.device_of(swap).is_none() && swap.stand.ram_below().is_none())
+    }
+
+    fn kinds(&self) -> SwapKinds {
+        SwapKinds {
+            in_ram: self.compressed().next().is_some(),
+            on_disk: self.disks().next().is_some(),
+            on_spinning_disk: self.disks().any(|disk| disk.stand.is_spinning()),
+        }
+    }
+
+    fn found(&self, check: &Check) -> Vec<Finding> {
+        match check {
+            Check::One(check) => check(self).into_iter().collect(),
+            Check::All(check) => check(self),
+            Check::Device(check) => {
+                let devices = self.now.devices.iter();
+                devices.filter_map(|it| check(self, it)).collect()
+            }
+            Check::Area(check) => {
+                let areas = self.compressed();
+                areas
+                    .filter_map(|(swap, it)| check(self, swap, it))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// Whether a group is, or is in, one of zmeld's own experiments, which reach their
+/// limits on purpose.
+fn is_experiment(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with("zmeld-lab-"))
+}
+
+/// Below this, shares and ratios are chance.
+const JUDGED_FROM: u64 = zmeld_config::advice::codec::JUDGED_FROM;
+
+macro_rules! rules {
+    ($($id:ident, $severity:ident, $of:ident $check:path;)*) => {
+        /// Every rule, the gravest first.
+        pub const RULES: &[Rule] = &[$(Rule {
+            id: FindingId::$id,
+            severity: Severity::$severity,
+            check: Check::$of($check),
+        },)*];
+    };
+}
+
+rules! {
+    VerifyMismatch, Critical, Device melding::mismatch;
+    EncodeErrors, Critical, All melding::encode_errors;
+    FailedWrites, Critical, Device sizing::failed_writes;
+    NotEncrypted, Critical, All applied::in_plain;
+    OomKills, Critical, All pressure::oom_kills;
+    GroupOomKills, Warning, All pressure::group_oom_kills;
+    ZramWithZswap, Warning, Area combination::zram_with_zswap;
+    SecondDevice, Warning, All combination::second_device;
+    LruInversion, Warning, Area combination::lru_inversion;
+    EqualPriority, Warning, Area combination::equal_priority;
+    Priorities, Warning, Area combination::below_disk;
+    ReadableFile, Warning, All upkeep::readable_file;
+    Zvol, Warning, All combination::zvol;
+    FileInRam, Warning, All combination::file_in_ram;
+    Incompressible, Warning, Area sizing::incompressible;
+    Hibernation, Warning, One combination::hibernation;
+    NotApplied, Warning, All applied::not_applied;
+    StandIn, Warning, All applied::stand_in;
+    ZswapCompressor, Warning, One applied::zswap_compressor;
+    NoMemoryLimit, Warning, Area sizing::no_memory_limit;
+    Oversized, Warning, Area sizing::oversized;
+    NearLimit, Warning, All sizing::near_limit;
+    GroupRefused, Warning, All sizing::group_refused;
+    Pressure, Warning, All pressure::high;
+    StaleSlots, Warning, Area upkeep::stale_slots;
+    DiscardBlocked, Warning, All upkeep::discard_blocked;
+    NoWatch, Warning, All upkeep::no_watch;
+    MountedWithoutDiscard, Notice, Device upkeep::mounted_without_discard;
+    UnusedRule, Notice, All upkeep::nothing_fires;
+    TwoGuards, Notice, All upkeep::two_guards;
+    TwoReclaimers, Notice, All upkeep::two_reclaimers;
+    UnusedZswap, Notice, One combination::unused_zswap;
+    Swappiness, Notice, One pressure::swappiness;
+    ReadAhead, Notice, One pressure::read_ahead;
+    DuplicatesUnused, Notice, Device melding::unused;
+}
+
+/// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
+const OF_DATA: [FindingId; 4] = [
+    FindingId::VerifyMismatch,
+    FindingId::EncodeErrors,
+    FindingId::FailedWrites,
+    FindingId::NotEncrypted,
+];
+
+/// What is wrong now, the gravest first. What the configuration accepts by name
+/// (`accept`) is left out. A machine without a configuration is compared with what
+/// `zmeld up` was asked for.
+pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
+    let wanted = &outstanding.wanted;
+    let view = View {
+        now,
+        wanted,
+        applied: outstanding.applied.as_ref(),
+        outstanding,
+    };
+    let accepted = |id: &FindingId| !OF_DATA.contains(id) && wanted.accept.contains(id);
+    let mut all: Vec<Finding> = RULES
+        .iter()
+        .filter(|rule| !accepted(&rule.id))
+        .flat_map(|rule| {
+            view.found(&rule.check).into_iter().map(|found| Finding {
+                severity: rule.severity.min(found.severity),
+                ..found.of(rule.id)
+            })
+        })
+        .collect();
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
+}

@@ -1,0 +1,388 @@
+//! Limits, sizes, and how full things are.
+
+use zmeld_report::units::{bytes, count, percent};
+
+use zmeld_config::advice::size::{
+    fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+};
+use zmeld_config::advice::{Basis, Sizing};
+
+use super::{Finding, Remedy, View};
+use crate::observe::{share, Device, Group, Swap};
+
+/// A device this full, by its limit or its size, is soon no help any more.
+const NEARLY_FULL: f64 = 0.9;
+
+/// How far below its threshold a pool of zswap goes that was full.
+const HOVERING: f64 = 0.05;
+/// Below this, no pool of zswap is nearly full, whatever its threshold.
+const POOL_FULL_MIN: f64 = 0.7;
+
+/// What helps where compressing more does not.
+const MORE: &str =
+    "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
+                    \"disk\"; zmeld up --tier disk would set up that alone)";
+
+/// Writes that the device refused lately (no memory, or the limit), and reads that it
+/// ever did: those lost pages.
+pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
+    let held = device.held.unwrap_or_default();
+    let memory = &view.now.memory;
+    // The limit that they failed at was raised since; and it was not for want of memory.
+    let is_raised = held.limit_bytes > 0
+        && share(held.memory_used_max_bytes, held.limit_bytes) < NEARLY_FULL
+        && zmeld_linux::meminfo::is_enough(memory.available_bytes, memory.total_bytes);
+    let failed_writes = match is_raised {
+        true => 0,
+        false => view.now.lately.failed_writes(device),
+    };
+    if failed_writes == 0 && device.io.failed_reads == 0 {
+        return None;
+    }
+    let limit = match held.limit_bytes {
+        0 => "no limit".to_owned(),
+        limit => format!("a limit of {}", bytes(limit)),
+    };
+    Some(Finding::of_machine(
+        &device.name,
+        match device.io.failed_reads {
+            0 => "writes failed: there was no memory, or the limit was reached",
+            _ => "reads failed: pages could not be read back",
+        },
+        format!(
+            "{} failed writes {} and {} failed reads; it takes {} with {limit}, at the most it \
+             took {}",
+            count(failed_writes),
+            view.now.lately.words(),
+            count(device.io.failed_reads),
+            bytes(held.memory_used_bytes),
+            bytes(held.memory_used_max_bytes)
+        ),
+        match held.limit_bytes {
+            0 => format!(
+                "make the device smaller than what compresses into RAM, and see dmesg | grep {}",
+                device.name
+            )
+            .into(),
+            _ => Fit::of(view, device).remedy(view, device),
+        },
+    ))
+}
+
+/// Without a limit, pages that do not compress can fill RAM with swap.
+pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
+    let ram = view.now.memory.total_bytes;
+    let open = view.compressed().filter(|(_, it)| is_open(it));
+    let ratio = |device| measured_ratio(device).unwrap_or(RATIO_ASSUMED);
+    let (mut together, mut full) = (0u64, 0u64);
+    for (_, it) in open {
+        together = together.saturating_add(it.size_bytes);
+        full = full.saturating_add((it.size_bytes as f64 / ratio(it)) as u64);
+    }
+    if !is_open(device) || ram == 0 || !fills_ram(together, full, ram) {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "the RAM it may take has no limit: pages that do not compress can fill it",
+        format!(
+            "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
+            bytes(device.size_bytes),
+            percent(share(together, ram))
+        ),
+        Fit::of(view, device).remedy(view, device),
+    ))
+}
+
+/// A disk size that even a good ratio cannot back with the memory that there is.
+pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
+    let ram = view.now.memory.total_bytes;
+    let held = device.held.unwrap_or_default();
+    let room = match held.limit_bytes {
+        0 => ram,
+        limit => limit.min(ram),
+    };
+    let measured = measured_ratio(device);
+    if room == 0 || !is_oversized(device.size_bytes, room, measured) {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "its size is more than memory can hold: the machine runs out of memory \
+         while swap still seems free",
+        format!(
+            "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
+            bytes(device.size_bytes),
+            bytes(room),
+            if held.limit_bytes == 0 {
+                "RAM"
+            } else {
+                "limit"
+            },
+            measured.unwrap_or(RATIO_ASSUMED),
+            if measured.is_some() { "" } else { " (assumed)" },
+            bytes(holds(room, measured))
+        ),
+        Fit::of(view, device).remedy(view, device),
+    ))
+}
+
+/// From this ratio on, compressing gives more than it costs.
+const RATIO_WORTH: f64 = 1.1;
+
+/// Pages that do not get smaller take as much RAM as they left.
+pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
+    let ratio = measured_ratio(device).filter(|ratio| *ratio < RATIO_WORTH)?;
+    let held = device.held.unwrap_or_default();
+    let has_disk = view.disks().next().is_some();
+    Some(Finding::of_machine(
+        &device.name,
+        "its pages do not compress: they take as much RAM as they had before",
+        format!(
+            "{} of pages take {}, a ratio of {ratio:.2}",
+            bytes(device.in_memory_bytes()),
+            bytes(held.memory_used_bytes)
+        ),
+        match (&device.backing, has_disk) {
+            (Some(_), _) => {
+                Remedy::run([format!("echo huge > /sys/block/{}/writeback", device.name)])
+            }
+            (None, true) => "zswap in front of the disk, which writes such pages there (zmeld \
+                             plan --tier zswap)"
+                .into(),
+            (None, false) => format!("swap on a disk instead: {MORE}").into(),
+        },
+    ))
+}
+
+/// zswap's pool is nearly full: what comes then goes to the disk at once.
+fn pool_near_limit(view: &View) -> Option<Finding> {
+    let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
+    let limit = zswap.limit_bytes(&view.now.memory);
+    let fill = share(zswap.memory_used_bytes, limit);
+    // Where it was full, the kernel takes pages again below this threshold (90 %), so that the pool
+    // stays about there: it is found all the while.
+    let stays = zswap.accept_threshold_percent as f64 / 100.0 - HOVERING;
+    if limit == 0 || fill < NEARLY_FULL.min(stays.max(POOL_FULL_MIN)) {
+        return None;
+    }
+    // Two thirds full from then on.
+    let is = zswap.max_pool_percent;
+    let wanted = is.saturating_add((is / 2).max(1));
+    let own = view.applied.and_then(|applied| applied.zswap());
+    Some(Finding::of_machine(
+        "zswap",
+        "its pool is close to its limit: pages go to the disk from then on",
+        format!(
+            "{} of {} ({}); max_pool_percent {}",
+            bytes(zswap.memory_used_bytes),
+            bytes(limit),
+            percent(fill),
+            zswap.max_pool_percent
+        ),
+        match own {
+            _ if wanted > u64::from(LIMIT_MAX_PERCENT) => {
+                format!("nothing, where the disk is fast enough; else {MORE}").into()
+            }
+            Some(own) => view.set_up(
+                &format!("tier.{}", own.name),
+                &[("max_pool_percent", wanted.to_string())],
+            ),
+            None => Remedy::run([format!(
+                "echo {wanted} > /sys/module/zswap/parameters/max_pool_percent"
+            )])
+            .and(", and zswap.max_pool_percent on the kernel's command line"),
+        },
+    ))
+}
+
+/// What a device is to become, so that no rule about its size or limit finds it again: one
+/// answer for all of them.
+struct Fit {
+    /// In percent of RAM, where it has to be made anew for it.
+    size_percent: Option<u32>,
+    limit_percent: u32,
+}
+
+impl Fit {
+    /// A limit that holds what it takes when it is full, as far as its pages show; where half of
+    /// RAM does not, the size and limit that `zmeld plan` would give it.
+    fn of(view: &View, device: &Device) -> Fit {
+        let ram = view.now.memory.total_bytes;
+        let held = device.held.unwrap_or_default();
+        let measured = measured_ratio(device);
+        let (percent, _) = limit_percent(device.size_bytes, ram, measured.unwrap_or(RATIO_ASSUMED));
+        // All that have none get one, and share what one would have.
+        let open = view.compressed().filter(|(_, it)| is_open(it)).count();
+        let sharing = if is_open(device) { open.max(1) } else { 1 };
+        let shared = |percent: u32| (percent / sharing as u32).max(1);
+        let percent = shared(percent);
+        let limit_bytes = |percent: u32| ram / 100 * u64::from(percent);
+        // Other pages than today's were in it, too.
+        let taken = held.memory_used_bytes.max(held.memory_used_max_bytes);
+        let needed = taken as f64 / (NEARLY_FULL * limit_bytes(1).max(1) as f64);
+        let percent = percent.max((needed as u32).saturating_add(1));
+        if percent <= LIMIT_MAX_PERCENT
+            && !is_oversized(device.size_bytes, limit_bytes(percent), measured)
+        {
+            return Fit {
+                size_percent: None,
+                limit_percent: percent,
+            };
+        }
+        let bytes = device.in_memory_bytes();
+        let basis = measured.map(|ratio| Basis { ratio, bytes });
+        let advised = Sizing::advised(ram, view.now.page_size, basis);
+        Fit {
+            size_percent: Some(shared(advised.size_percent)),
+            limit_percent: shared(advised.memory_limit_percent),
+        }
+    }
+
+    /// How a device becomes that, so that it is so after the next boot, too.
+    fn remedy(&self, view: &View, device: &Device) -> Remedy {
+        if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
+            let size = self.size_percent.map(|it| ("size", format!("\"{it}%\"")));
+            let limit = ("memory_limit", format!("\"{}%\"", self.limit_percent));
+            let keys: Vec<_> = size.into_iter().chain([limit]).collect();
+            return view.set_up(&format!("tier.{}", tier.name), &keys);
+        }
+        let setting = format!(
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), or {}",
+            view.asked().command("up --take-over")
+        );
+        if let Some(size) = self.size_percent {
+            let limit = self.limit_percent;
+            return format!("a size of {size} % of RAM and a limit of {limit} %: {setting}").into();
+        }
+        let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
+        let limit = limit / view.now.page_size * view.now.page_size;
+        let now = format!("echo {limit} > /sys/block/{}/mem_limit", device.name);
+        Remedy::run([now.clone()]).said(format!(
+            "{} of RAM: {setting}; until the next boot: {now}",
+            percent(f64::from(self.limit_percent) / 100.0)
+        ))
+    }
+}
+
+/// Whether nothing limits the RAM that a device may take.
+fn is_open(device: &Device) -> bool {
+    device.held.unwrap_or_default().limit_bytes == 0
+}
+
+/// The ratio of the pages in a device, where there are enough to judge by.
+fn measured_ratio(device: &Device) -> Option<f64> {
+    let stored = device.in_memory_bytes();
+    let used = device.held.unwrap_or_default().memory_used_bytes;
+    (stored >= super::JUDGED_FROM && used > 0).then(|| share(stored, used))
+}
+
+/// Nearly at the memory limit, or nearly all slots taken.
+pub(super) fn near_limit(view: &View) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for device in &view.now.devices {
+        let held = device.held.unwrap_or_default();
+        let fill = share(held.memory_used_bytes, held.limit_bytes);
+        if held.limit_bytes > 0 && fill >= NEARLY_FULL {
+            found.push(Finding::of_machine(
+                &device.name,
+                "it is close to its memory limit: at the limit, writes fail",
+                format!(
+                    "{} of {} ({})",
+                    bytes(held.memory_used_bytes),
+                    bytes(held.limit_bytes),
+                    percent(fill)
+                ),
+                match &device.backing {
+                    Some(_) if device.writeback_limit_bytes != Some(0) => Remedy::run([
+                        format!("echo all > /sys/block/{}/idle", device.name),
+                        format!("echo idle > /sys/block/{}/writeback", device.name),
+                    ]),
+                    _ => match Fit::of(view, device) {
+                        Fit {
+                            size_percent: Some(_),
+                            ..
+                        } => format!("half of RAM is in it: {MORE}").into(),
+                        fit => fit.remedy(view, device),
+                    },
+                },
+            ));
+        }
+    }
+    found.extend(pool_near_limit(view));
+    // What was refused already has a finding of its own.
+    let quiet = |group: &&Group| view.now.lately.refused(group) == 0;
+    let groups = view.now.groups.iter().filter(quiet);
+    found.extend(groups.filter_map(|group| group_near_limit(view, group)));
+    let all_full = !view.now.swaps.is_empty()
+        && view
+            .now
+            .swaps
+            .iter()
+            .all(|swap| swap.area.fill() >= NEARLY_FULL);
+    if all_full {
+        let memory = &view.now.memory;
+        found.push(Finding::of_machine(
+            "swap",
+            "swap is nearly full: when it is, the kernel kills processes",
+            format!(
+                "{} of {} are left",
+                bytes(memory.swap_free_bytes),
+                bytes(memory.swap_total_bytes)
+            ),
+            MORE,
+        ));
+    }
+    found
+}
+
+/// A group that has nearly all of the swap that it may have: what is over stays in its
+/// RAM, and past its limit there the kernel kills its programs.
+fn group_near_limit(view: &View, group: &Group) -> Option<Finding> {
+    let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
+    let fill = share(group.swap_bytes, limit);
+    if fill < NEARLY_FULL || super::is_experiment(&group.path) {
+        return None;
+    }
+    let memory = match (group.memory_bytes, group.memory_max_bytes) {
+        (Some(used), Some(most)) => format!("{} of {} of memory", bytes(used), bytes(most)),
+        (Some(used), None) => format!("{} of memory, without a limit of its own", bytes(used)),
+        _ => "its memory is not counted".to_owned(),
+    };
+    Some(Finding::of_machine(
+        format!("cgroup {}", group.path),
+        "it is close to its swap limit: further pages stay in RAM, and at its \
+         memory limit the kernel kills its programs",
+        format!(
+            "{} of {} of swap ({}); {memory}",
+            bytes(group.swap_bytes),
+            bytes(limit),
+            percent(fill)
+        ),
+        view.raise_limit(&group.path, true),
+    ))
+}
+
+/// A control group that wanted more swap than it may have.
+pub(super) fn group_refused(view: &View) -> Vec<Finding> {
+    view.now
+        .groups
+        .iter()
+        .map(|group| (group, view.now.lately.refused(group)))
+        .filter(|(_, refused)| *refused > 0)
+        .map(|(group, refused)| {
+            Finding::of_machine(
+                format!("cgroup {}", group.path),
+                "it reached its swap limit: its pages stay in RAM, and it may be killed",
+                format!(
+                    "refused {} times {}; {} of {}",
+                    count(refused),
+                    view.now.lately.words(),
+                    bytes(group.swap_bytes),
+                    group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
+                ),
+                view.raise_limit(&group.path, true),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,465 @@
+//! A status: all that was read, what is wrong, and how people read it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
+use crate::observe::{
+    Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
+};
+use serde::Serialize;
+use zmeld_config::advice::codec::JUDGED_FROM;
+use zmeld_config::Config;
+use zmeld_linux::Host;
+use zmeld_report::text;
+use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
+
+use crate::status::findings::{findings as find, Finding, FindingId, Severity};
+use crate::status::outstanding::{Asked, Outstanding};
+
+/// The JSON of `zmeld.status/1`.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Status {
+    /// The tiers, in the order in which a page meets them.
+    pub tiers: Vec<TierState>,
+    /// Where RAM is.
+    pub accounting: Accounting,
+    /// How much more programs can take.
+    pub headroom: Headroom,
+    /// Why the numbers of a tier differ.
+    pub differences: Vec<Difference>,
+    /// What is wrong, the gravest first.
+    pub findings: Vec<Finding>,
+    /// All that was read.
+    pub observation: Observation,
+    /// What keeps the configuration from being compared with; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration_problem: Option<String>,
+    /// What keeps the journal of `zmeld up` from being read; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal_problem: Option<String>,
+}
+
+impl Status {
+    /// Looks at a machine and compares it with its configuration, or says what is wrong
+    /// with that; and the file that was named for it, where one was.
+    pub fn read(host: &Host, config: Result<&Config, String>, named: Option<&Path>) -> Status {
+        // What is wrong in the file is asked for by nobody.
+        let outstanding = Outstanding::read(host, config.as_ref().ok().copied(), named);
+        let observation = Observation::read(host, rustix::param::page_size() as u64);
+        let tiers = observation.named_tiers(outstanding.applied.as_ref());
+        let mut findings = find(&observation, &outstanding);
+        if let Err(why) = &config {
+            findings.insert(0, unread(why, &outstanding.asked));
+        }
+        Status {
+            accounting: observation.accounting(),
+            headroom: observation.headroom(&tiers),
+            tiers,
+            differences: observation.differences(),
+            findings,
+            observation,
+            configuration_problem: config.err(),
+            journal_problem: outstanding.journal_problem,
+        }
+    }
+}
+
+/// Nothing of what the file asks for is set up, watched or compared.
+fn unread(why: &str, asked: &Asked) -> Finding {
+    Finding::of_machine(
+        "configuration",
+        "it cannot be used: the next boot and the next zmeld up refuse it",
+        why,
+        format!("{} names each mistake", asked.command("config check")),
+    )
+    .of(FindingId::ConfigurationUnread)
+}
+
+/// As a document.
+pub fn document(status: &Status) -> Document {
+    let mut document = Document::new("zmeld status").lead(lead(status));
+    if !status.tiers.is_empty() {
+        document = document.section(
+            Section::new("Tiers, in the order in which pages meet them")
+                .table(side_by_side(&status.tiers)),
+        );
+    }
+    details(document, status)
+}
+
+/// Adds all that is told below the tiers.
+pub fn details(mut document: Document, status: &Status) -> Document {
+    if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
+        document = document.section(differences(status));
+    }
+    document = document.section(pressure(&status.observation));
+    if let Some(reclaim) = &status.observation.reclaim {
+        document = document.section(reclaimed(reclaim));
+    }
+    if let Some(guard) = &status.observation.guard {
+        document = document.section(guarded(guard));
+    }
+    document.section(problems(status)).section(findings(status))
+}
+
+/// What could not be read.
+fn problems(status: &Status) -> Section {
+    let warnings = status.observation.warnings.iter();
+    let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();
+    for (what, problem) in [
+        (
+            "the configuration was not compared with",
+            &status.configuration_problem,
+        ),
+        ("what zmeld up did is not known", &status.journal_problem),
+    ] {
+        problems.extend(problem.iter().map(|problem| format!("{what}: {problem}")));
+    }
+    Section::new("What could not be read").list(problems)
+}
+
+fn lead(status: &Status) -> String {
+    let now = &status.observation;
+    let memory = &now.memory;
+    let ram = format!(
+        "{} of {} of RAM are available",
+        bytes(memory.available_bytes),
+        bytes(memory.total_bytes)
+    );
+    if now.swaps.is_empty() {
+        return format!("{ram}; there is no active swap.");
+    }
+    let in_ram = status.accounting.compressed_pages_bytes;
+    let taken = status.accounting.compression_bytes;
+    let saved = match in_ram.checked_sub(taken) {
+        _ if in_ram > 0 && in_ram < JUDGED_FROM => format!(
+            "; {} of pages are compressed so far, too little to judge ({} are needed)",
+            bytes(in_ram),
+            bytes(JUDGED_FROM)
+        ),
+        Some(saved) if in_ram > 0 => format!(
+            "; {} of pages are compressed into {}, which saves {}",
+            bytes(in_ram),
+            bytes(taken),
+            bytes(saved)
+        ),
+        None if in_ram > 0 => format!(
+            "; {} of pages are compressed and take {}, which saves nothing",
+            bytes(in_ram),
+            bytes(taken)
+        ),
+        _ => String::new(),
+    };
+    let room = headroom(&status.headroom);
+    format!("{ram}{saved}. {room}")
+}
+
+/// How much more programs can take, in a sentence.
+fn headroom(room: &Headroom) -> String {
+    let unknown = match &room.unknown[..] {
+        [] => String::new(),
+        devices => format!(
+            " Not counted yet, with too little in it to estimate a ratio: {}.",
+            devices.join(", ")
+        ),
+    };
+    let parts = match (room.compressed_bytes, room.disk_bytes) {
+        (0, 0) => ", all of it available RAM".to_owned(),
+        (compressed, disk) => format!(
+            ": {} available RAM, {} by compression at today's ratio, {} on drives",
+            bytes(room.available_bytes),
+            bytes(compressed),
+            bytes(disk),
+        ),
+    };
+    format!(
+        "About {} can still be allocated before the OOM killer runs{parts}.{unknown}",
+        bytes(room.bytes),
+    )
+}
+
+/// The table of tiers for files, and for a live screen: a row a tier.
+pub fn tiers(states: &[TierState]) -> Table {
+    zmeld_report::table!("", for tier in states,
+        Column::path("tier") => &tier.name,
+        Column::text("set up as") => tier.set_up_as.clone(),
+        Column::text("kind") => tier.kind.name(),
+        Column::text("codec") => tier.codec.clone(),
+        Column::bytes("size") => tier.size_bytes,
+        Column::bytes("used") => tier.used_bytes,
+        Column::bytes("stored") => tier.stored_bytes,
+        Column::bytes("RAM taken").key("memory_used_bytes") => tier.memory_used_bytes,
+        Column::ratio("ratio") => tier.ratio,
+        Column::bytes("compressed").key("compressed_bytes") => tier.compressed_bytes,
+        Column::bytes("same-filled").key("same_filled_bytes") => tier.same_filled_bytes,
+        Column::bytes("incompressible").key("incompressible_bytes") => tier.incompressible_bytes,
+        Column::bytes("melded") => tier.melded_bytes,
+        Column::bytes("written back").key("writeback_bytes") => tier.writeback_bytes,
+        Column::bytes("limit") => tier.limit_bytes,
+        Column::text("priority") => tier.priority.map(|priority| priority.to_string()),
+    )
+}
+
+/// A tier's name where several stand beside each other.
+const NAME_WIDTH: usize = 16;
+
+/// The table of tiers for readers: a column a tier, so that five of them fit into
+/// 80 columns. What no tier has is left out.
+fn side_by_side(states: &[TierState]) -> Table {
+    let mut table = Table::new("").column(Column::text("tier"));
+    for tier in states {
+        let name = match states.len() {
+            1 => tier.name.as_str().into(),
+            _ => text::shorten(&tier.name, NAME_WIDTH),
+        };
+        table = table.column(Column::number(&name));
+    }
+    for (column, cells) in tiers(states).without_empty_columns().columns().skip(1) {
+        let shown = cells.iter().map(|cell| match cell {
+            Cell::Empty => Cell::Empty,
+            cell => Cell::Text(column.show(cell)),
+        });
+        table.row(std::iter::once(Cell::from(column.title())).chain(shown));
+    }
+    table
+}
+
+fn differences(status: &Status) -> Section {
+    let mut section = Section::new("Where the numbers differ, and why");
+    // Not those that are shown as one number.
+    let is_shown = |it: &&Difference| bytes(it.from_bytes) != bytes(it.to_bytes);
+    for difference in status.differences.iter().filter(is_shown) {
+        section = section
+            .paragraph(format!(
+                "{}: {} {}, {} {}",
+                difference.tier,
+                bytes(difference.from_bytes),
+                difference.from,
+                bytes(difference.to_bytes),
+                difference.to
+            ))
+            .list(difference.reasons.clone());
+    }
+    section
+}
+
+fn pressure(now: &Observation) -> Section {
+    let section = Section::new("Pressure");
+    let mut values = Vec::new();
+    match now.pressure {
+        Some(pressure) => {
+            for (name, stall) in [
+                ("some task waited", pressure.some),
+                ("all tasks waited", pressure.full),
+            ] {
+                values.push((
+                    name,
+                    format!(
+                        "{} of 10 s, {} of 60 s, {} of 300 s",
+                        percent(stall.avg10_percent / 100.0),
+                        percent(stall.avg60_percent / 100.0),
+                        percent(stall.avg300_percent / 100.0)
+                    ),
+                ));
+            }
+        }
+        None => values.push((
+            "waiting for memory",
+            "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
+        )),
+    }
+    let activity = &now.activity;
+    let pages = |pages: Option<u64>| pages.map_or("unknown".to_owned(), count);
+    values.push((
+        "swapped since boot",
+        format!(
+            "{} pages in, {} out",
+            pages(activity.swap_in_pages),
+            pages(activity.swap_out_pages)
+        ),
+    ));
+    if let Some(kills) = activity.oom_kills {
+        values.push(("killed for memory", killed(kills, &now.lately)));
+    }
+    section.values(values)
+}
+
+/// Groups in the table; the rest is in the JSON.
+const GROUPS_SHOWN: usize = 8;
+const GROUP_WIDTH: usize = 28;
+
+/// What was reclaimed ahead of time, from which groups, and what it cost.
+fn reclaimed(reclaim: &Reclaimed) -> Section {
+    let table = zmeld_report::table!("", for group in reclaim.groups.iter().take(GROUPS_SHOWN),
+        where {
+            let name = text::shorten(&group.group, GROUP_WIDTH).into_owned();
+            let waited = group.stalled_us as f64 / 1e6 / reclaim.seconds.max(1) as f64;
+        }
+        Column::text("control group") => name,
+        Column::bytes("at first") => group.first_memory_bytes,
+        Column::bytes("now") => group.memory_bytes,
+        Column::bytes("reclaimed") => group.reclaimed_bytes,
+        Column::bytes("came back") => group.came_back_bytes,
+        Column::number("waited") => Cell::Text(percent(waited)),
+    );
+    let mut section = Section::new("Reclaimed ahead of time").paragraph(format!(
+        "zmeld watch reclaimed {} in {}; {} came back.",
+        bytes(reclaim.reclaimed_bytes()),
+        zmeld_report::units::duration(std::time::Duration::from_secs(reclaim.seconds)),
+        bytes(reclaim.came_back_bytes()),
+    ));
+    if !reclaim.groups.is_empty() {
+        section = section.table(table);
+    }
+    let holding = reclaim.holding.iter();
+    let mut notes: Vec<String> = holding
+        .map(|why| format!("held back everywhere: {why}"))
+        .collect();
+    notes.extend(mechanisms(&reclaim.groups));
+    for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
+        if let Some(seconds) = group.idle_after_s {
+            let time = zmeld_report::units::duration(std::time::Duration::from_secs(seconds));
+            notes.push(format!(
+                "{}: only what is idle for {time} goes",
+                group.group
+            ));
+        }
+        let why = group.backing_off.iter();
+        notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
+    }
+    notes.extend(left_alone(&reclaim.protected, &reclaim.unmatched));
+    section.list(notes)
+}
+
+fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
+    let mut by: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for group in groups.iter().filter(|group| !group.mechanism.is_empty()) {
+        let way = (group.mechanism.as_str(), group.mechanism_why.as_str());
+        by.entry(way).or_default().push(&group.group);
+    }
+    let is_one = by.len() == 1;
+    let line = |((mechanism, why), groups): ((&str, &str), Vec<&str>)| {
+        let from = match (is_one, groups.len()) {
+            (true, _) => String::new(),
+            (false, all) if all > GROUPS_SHOWN => format!(" from {} groups", count(all as u64)),
+            (false, _) => format!(" from {}", groups.join(", ")),
+        };
+        format!("by {mechanism}{from}: {why}")
+    };
+    by.into_iter().map(line).collect()
+}
+
+fn guarded(guard: &Guarded) -> Section {
+    let section = Section::new("Guard").paragraph(format!(
+        "zmeld-guard looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
+        count(guard.looks),
+        zmeld_report::units::duration(std::time::Duration::from_secs(guard.seconds)),
+        guard.late_us_max.div_ceil(1000),
+        match guard.is_short {
+            true => "short",
+            false => "not short",
+        },
+        match guard.ended_total {
+            0 => "nothing".to_owned(),
+            1 => "one process".to_owned(),
+            more => format!("{} processes", count(more)),
+        }
+    ));
+    let mut notes = Vec::new();
+    for ended in guard.ended.iter().rev().take(GROUPS_SHOWN) {
+        notes.push(format!(
+            "{}, {}",
+            ended.why,
+            match (ended.took_ms, ended.was_killed) {
+                (None, _) => "does not end".to_owned(),
+                (Some(ms), true) => format!("killed, and had ended after {} ms", count(ms)),
+                (Some(ms), false) => format!("had ended after {} ms", count(ms)),
+            }
+        ));
+    }
+    section.list(notes)
+}
+
+/// The groups that a rule is not for, and why.
+fn left_alone<'a>(
+    protected: &'a [ProtectedGroup],
+    unmatched: &'a [String],
+) -> impl Iterator<Item = String> + 'a {
+    let protected = protected
+        .iter()
+        .take(GROUPS_SHOWN)
+        .map(|it| format!("{} is protected: {}", it.group, it.why));
+    let unmatched = unmatched
+        .iter()
+        .take(GROUPS_SHOWN)
+        .map(|pattern| format!("{pattern}: no control group is called so now"));
+    protected.chain(unmatched)
+}
+
+fn killed(since_boot: u64, lately: &Lately) -> String {
+    let all = format!("{} since boot", count(since_boot));
+    if since_boot == 0 {
+        return all;
+    }
+    let of_groups: u64 = lately.group_oom_kills.values().sum();
+    let mut split = format!(
+        "{} by the machine, {} at limits of control groups",
+        count(lately.oom_kills),
+        count(of_groups)
+    );
+    if lately.unattributed_oom_kills > 0 {
+        let more = count(lately.unattributed_oom_kills);
+        split.push_str(&format!(
+            ", {more} by the machine or by groups that are gone"
+        ));
+    }
+    match lately.since {
+        Since::Boot => format!("{all}: {split}"),
+        Since::Note => format!("{all}; {}: {split}", lately.words()),
+        Since::Unknown => format!(
+            "{all}; when is not known (zmeld watch, or root's zmeld status --check, keeps count)"
+        ),
+    }
+}
+
+fn findings(status: &Status) -> Section {
+    let section = Section::new("Findings");
+    if status.findings.is_empty() {
+        return section.paragraph("None.");
+    }
+    status.findings.iter().fold(section, |section, finding| {
+        let why = match finding.why.as_str() {
+            "" => String::new(),
+            why => format!(" ({why})"),
+        };
+        let section = section.advice(
+            tone(finding.severity),
+            format!(
+                "[{}] {}: {}{why}. Do: {}",
+                finding.name(),
+                finding.about,
+                finding.what,
+                finding.remedy
+            ),
+        );
+        match finding.commands.join("\n") {
+            commands
+                if commands.is_empty()
+                    || finding.remedy.contains(&finding.commands.join(" && ")) =>
+            {
+                section
+            }
+            commands => section.code(commands),
+        }
+    })
+}
+
+fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Notice => Tone::Neutral,
+        Severity::Warning => Tone::Warning,
+        Severity::Critical => Tone::Critical,
+    }
+}

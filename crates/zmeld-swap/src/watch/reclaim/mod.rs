@@ -1,0 +1,932 @@
+//! Reclaims idle memory of control groups before it is needed, a little at a time, as
+//! long as what it costs stays below what the rule allows.
+//!
+//! By `memory.reclaim` of version 2 of control groups (Linux 5.19): the kernel chooses
+//! the pages, by its own lists of what was used last, from the page cache and from
+//! what can be swapped. `memory.min` and `memory.low` of groups below hold there; those
+//! of the group itself the kernel passes over where it is asked by itself, so that here
+//! nothing is asked of what they keep.
+//!
+//! Where the kernel has a multi-generational LRU (Linux 6.1), by that: then it is known,
+//! page by page, for how long what is taken was not used.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | `generations` | what the kernel's generations of pages say is idle, and taking that |
+//! | `group` | a group's counters, and what they tell of the last minute |
+//! | `pace` | how much at a time, by what it cost |
+
+mod generations;
+mod group;
+mod pace;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{Host, HostError};
+use zmeld_report::units::{bytes, percent};
+
+use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
+use self::group::{beyond_kept, History, Reading};
+use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
+use super::Listener;
+use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
+use crate::observe::run_folder;
+use crate::watch::Error;
+use zmeld_config::{Mechanism, ReclaimRule};
+use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
+
+/// How often groups and real-time threads are looked for.
+const CHOOSE_EVERY: Duration = Duration::from_secs(60);
+/// A round takes no longer, for whatever else the watch has to do.
+const ROUND_MAX: Duration = Duration::from_secs(2);
+/// What the kernel is asked for at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Errors that are told a minute.
+const FAILURES_TOLD: u32 = 5;
+/// The note is not written more often.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+/// With less of swap free, nothing is moved there ahead of time.
+const SWAP_FREE_MIN: f64 = 0.1;
+/// and not again before this is, lest it goes to and fro.
+const SWAP_FREE_AGAIN: f64 = 0.15;
+
+/// Why a group's own file is used, or not.
+const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
+const BY_AGE: &str = "the kernel says for how long pages were not used";
+const SAID_SO: &str = "mechanism says so";
+const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
+const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
+/// Why a group rests from which less came than was asked for.
+const NO_MORE: &str = "the kernel finds no more that is idle";
+/// Why nothing is taken of what groups above keep.
+const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
+/// Why nothing is taken from a group that the kernel did not tell of.
+const CUT: &str =
+    "there are too many control groups for lru_gen to list, and it leaves this one out";
+
+/// What is said of a name in the rule that no group has.
+const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
+
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Where the groups are that memory can be reclaimed from.
+///
+/// # Errors
+/// When nothing can be reclaimed there.
+pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+    let why = match Hierarchy::find(host) {
+        Ok(Some(found)) if found.version == Version::Two => return Ok(found),
+        Err(HostError::GroupsUnseen) => {
+            "the memory controller's groups are not mounted here, so it is unknown what is \
+             protected"
+        }
+        Err(err) => return Err(err.into()),
+        Ok(_) => {
+            "memory is not in control groups of version 2 here; under systemd, boot with \
+             systemd.unified_cgroup_hierarchy=1"
+        }
+    };
+    Err(Error::CannotReclaim(why.to_owned()))
+}
+
+/// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
+/// file.
+pub fn no_mechanism(host: &Host, hierarchy: &Hierarchy) -> Option<&'static str> {
+    let mut has_file = false;
+    host.each_folder(&hierarchy.top, &mut |name| {
+        has_file = host.exists(hierarchy.top.join(name).join("memory.reclaim"));
+        !has_file
+    })
+    .ok()?;
+    (!has_file && no_generations(host).is_some()).then_some(NO_FILE)
+}
+
+/// Why nothing can be reclaimed by `lru_gen` there, as far as who asks may look.
+pub fn no_generations(host: &Host) -> Option<String> {
+    let read = host.read_start(Path::new(zmeld_linux::lru_gen::PATH), 1);
+    let is_shut = |err: zmeld_linux::FileError| {
+        err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
+    };
+    match read.is_err_and(is_shut) {
+        true => None,
+        false => generations::why_not(host),
+    }
+}
+
+/// The groups that a rule names.
+pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
+    Selection {
+        named: &rule.groups,
+        protect: &rule.protect,
+        protect_says: "as [watch.reclaim] protect says",
+        protect_real_time: rule.protect_real_time,
+        protect_cut_off: true,
+    }
+}
+
+/// A control group from which memory is to be reclaimed.
+#[derive(Debug)]
+struct ReclaimTarget {
+    shown: String,
+    /// Its path as the kernel tells it, where that goes by generations; none: by its file.
+    path: Option<PathBuf>,
+    why: String,
+    /// What became of it; none before it was looked at.
+    account: Option<Account>,
+}
+
+/// Where it is looked, for how long, and who is told.
+struct Round<'a> {
+    host: &'a Host,
+    /// When it is, for those who look back.
+    now: Instant,
+    began: Instant,
+    /// Nothing more is begun then.
+    end: Instant,
+    /// Memory is short: more is taken at once.
+    is_pressed: bool,
+    stop: &'a AtomicBool,
+    listener: &'a mut Listener<'a>,
+}
+
+impl<'a> Round<'a> {
+    fn new(
+        host: &'a Host,
+        now: Instant,
+        stop: &'a AtomicBool,
+        listener: &'a mut Listener<'a>,
+    ) -> Round<'a> {
+        let began = host.now();
+        Round {
+            host,
+            now,
+            began,
+            end: began + ROUND_MAX,
+            is_pressed: false,
+            stop,
+            listener,
+        }
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        (self.listener)(text.into());
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// It has taken its time, or the watch is to end.
+    fn is_over(&self) -> bool {
+        self.is_stopped() || self.host.now() >= self.end
+    }
+
+    /// What `now` has become.
+    fn by_now(&self) -> Instant {
+        self.now + (self.host.now() - self.began)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reclaimer {
+    rule: ReclaimRule,
+    dry_run: bool,
+    began: Option<Instant>,
+    round: Option<Instant>,
+    chosen: Option<Instant>,
+    noted: Option<Instant>,
+    targets: Targets,
+    groups: BTreeMap<PathBuf, ReclaimTarget>,
+    /// What the kernel's generations were in this round, where they are used.
+    told: Option<LruGenSnapshot>,
+    walks: Walks,
+    /// Not all of them were told, and that was said.
+    is_cut: bool,
+    /// Why generations are not used, and which parts of them were on when that was asked. What
+    /// others do to the machine from then on changes nothing of it, so that no account is lost.
+    no_generations: Option<(Option<u64>, Option<String>)>,
+    holding: Option<String>,
+    /// Why it is not known from where memory may be reclaimed.
+    blind: Option<String>,
+    /// Swap was full at the last look.
+    is_swap_full: bool,
+    /// What was told last, so that a thing that stays is told once.
+    failed: Option<String>,
+    in_vain: Vec<String>,
+    /// Errors told since groups were chosen.
+    failures_told: u32,
+    /// Where the next round begins.
+    next: Option<PathBuf>,
+    /// What a watch before learnt of groups, by their paths; none before it was read.
+    learnt: Option<BTreeMap<String, Learnt>>,
+}
+
+/// What was learnt of a group in which reclaim cost too much. It is kept in /run, so that a
+/// watch that is started anew does not make it thrash once more.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Learnt {
+    step: f64,
+    rest_s: u64,
+    resting_s: u64,
+    idle_after_s: Option<u64>,
+}
+
+const LEARNT: &str = "/run/zmeld/reclaim-learnt.json";
+
+/// What became of a group that is reclaimed from.
+#[derive(Debug)]
+struct Account {
+    shown: String,
+    /// By what, where it is not the group's file.
+    generations: Option<Generations>,
+    first: Reading,
+    history: History,
+    pace: Pace,
+    reclaimed_bytes: u64,
+    backing_off: Option<String>,
+    /// Why nothing can be taken from it, which goes away by itself.
+    lacks: Option<&'static str>,
+    /// It was said that it backs off.
+    is_told: bool,
+    /// It was said that it is reclaimed from.
+    has_begun: bool,
+}
+
+impl Reclaimer {
+    pub fn new(rule: ReclaimRule, dry_run: bool) -> Reclaimer {
+        Reclaimer {
+            rule,
+            dry_run,
+            ..Reclaimer::default()
+        }
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        super::is_due(self.round, self.rule.every.duration(), now)
+    }
+
+    /// Looks, and reclaims what is due; `busy`: why nothing should be done just now. It
+    /// ends early where `stop` is set.
+    pub fn round(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        busy: Option<String>,
+        stop: &AtomicBool,
+        listener: &mut Listener<'_>,
+    ) {
+        let round = &mut Round::new(host, now, stop, listener);
+        self.round = Some(now);
+        self.began.get_or_insert(now);
+        if super::is_due(self.chosen, CHOOSE_EVERY, now) {
+            self.chosen = Some(now);
+            self.failures_told = 0;
+            let chosen = self.choose(round);
+            self.blind = chosen.as_ref().err().map(ToString::to_string);
+            match chosen {
+                Ok(()) => self.failed = None,
+                Err(err) => {
+                    self.targets = Targets::default();
+                    self.fail(err, round);
+                }
+            }
+        }
+        self.hold(busy, round);
+        if self.blind.is_some() {
+            // What they have cost is not forgotten while nothing may be done with them.
+            let accounts = self.groups.values_mut();
+            let accounts = accounts.filter_map(|it| it.account.as_mut());
+            accounts.for_each(|it| it.pace.hold(now));
+        } else {
+            self.turns(round);
+            if round.is_stopped() {
+                return;
+            }
+        }
+        if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
+            self.noted = Some(now);
+            let kept = self.note(now).keep(host);
+            if let Err(err) = kept.and_then(|()| self.keep_learnt(host, now)) {
+                self.fail(err.into(), round);
+            }
+        }
+    }
+
+    fn keep_learnt(&self, host: &Host, now: Instant) -> Result<(), HostError> {
+        let accounts = self.groups.values().filter_map(|it| it.account.as_ref());
+        let learnt = accounts.filter_map(|account| {
+            let (step, rest, left) = account.pace.learnt(now)?;
+            let generations = account.generations.as_ref();
+            let learnt = Learnt {
+                step,
+                rest_s: rest.as_secs(),
+                resting_s: left.as_secs(),
+                idle_after_s: generations.and_then(Generations::longer_s),
+            };
+            Some((account.shown.clone(), learnt))
+        });
+        let learnt: BTreeMap<String, Learnt> = learnt.collect();
+        run_folder::replace(host, LEARNT, 0o600, &learnt)
+    }
+
+    fn turns(&mut self, round: &mut Round) {
+        let now = round.now;
+        self.told = match round.is_pressed || self.walks.may_read(now) {
+            true => self.tell(round),
+            false => None,
+        };
+        if !round.is_pressed && self.begin_generations(round) {
+            self.told = self.tell(round);
+        }
+        // Both have a bound of their own, and leave the others their time.
+        round.end = round.host.now() + ROUND_MAX;
+        // Where the last round left off for want of time, this one begins.
+        let groups = self.groups.keys();
+        let (before, behind): (Vec<_>, Vec<_>) =
+            groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
+        let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
+        self.next = None;
+        for group in groups {
+            if round.is_stopped() {
+                return;
+            }
+            if round.is_over() {
+                self.next = Some(group);
+                break;
+            }
+            if let Err(err) = self.turn(&group, round) {
+                let target = self.groups.get_mut(&group);
+                if let Some(account) = target.and_then(|it| it.account.as_mut()) {
+                    account.pace.hold(now);
+                }
+                self.fail(err, round);
+            }
+        }
+        // Numbers of groups may be others' soon.
+        self.told = None;
+    }
+
+    /// Takes at once from groups in which it costs little, since memory is short. A group that
+    /// rests is left alone here, too: what is taken from it comes back.
+    pub fn make_room(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut Listener<'_>,
+    ) {
+        if self.dry_run || self.blind.is_some() {
+            return;
+        }
+        let round = &mut Round::new(host, now, stop, listener);
+        round.is_pressed = true;
+        let before = self.reclaimed_bytes();
+        self.turns(round);
+        let more = self.reclaimed_bytes().saturating_sub(before);
+        if more > 0 {
+            let more = bytes(more);
+            round.say(format!(
+                "memory is short: reclaimed {more} of memory that is idle"
+            ));
+        }
+    }
+
+    fn reclaimed_bytes(&self) -> u64 {
+        let accounts = self.groups.values().filter_map(|it| it.account.as_ref());
+        accounts.map(|it| it.reclaimed_bytes).sum()
+    }
+
+    /// What the kernel's generations are now, where they are used.
+    fn tell(&mut self, round: &mut Round) -> Option<LruGenSnapshot> {
+        let paths = self.groups.values().filter_map(|it| it.path.as_deref());
+        let paths: BTreeSet<&Path> = paths.collect();
+        if paths.is_empty() {
+            return None;
+        }
+        let began = round.host.now();
+        let told = LruGenSnapshot::read(round.host, &paths);
+        self.walks.have_read(round.host.now() - began, round.now);
+        match told {
+            Ok(told) => {
+                let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
+                if told.is_cut && !was_cut {
+                    round.say(
+                        "lru_gen: there are too many control groups to list: nothing is \
+                         reclaimed from those that it leaves out",
+                    );
+                }
+                Some(told)
+            }
+            Err(err) => {
+                self.refused_generations(err, round);
+                None
+            }
+        }
+    }
+
+    /// Begins generations, of all groups where that is due; whether any began.
+    fn begin_generations(&mut self, round: &mut Round) -> bool {
+        let told = self.told.as_ref().filter(|told| told.has_swap);
+        let Some(told) = told.filter(|_| !self.dry_run && self.holding.is_none()) else {
+            return false;
+        };
+        let mut due = Vec::new();
+        for (group, target) in &self.groups {
+            let account = target.account.as_ref();
+            let generations = account.and_then(|it| it.generations.as_ref());
+            due.extend(generations.into_iter().flat_map(|it| it.due(told, group)));
+        }
+        let mut begun = 0;
+        if let Err(err) = self.walks.begin(due, &mut begun, round) {
+            self.refused_generations(err, round);
+        }
+        begun > 0
+    }
+
+    /// Tells of an error; where it stays so, memory goes by something else.
+    fn refused_generations(&mut self, err: HostError, round: &mut Round) {
+        if generations::is_lasting(&err) {
+            if let Some((_, why_not)) = &mut self.no_generations {
+                *why_not = Some(format!("lru_gen is not available: {err}"));
+            }
+            self.chosen = None;
+        }
+        self.fail(err.into(), round);
+    }
+
+    /// Tells of an error; of one that stays once, and of many a few a minute.
+    fn fail(&mut self, err: Error, round: &mut Round) {
+        let text = err.to_string();
+        if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
+            self.failures_told += 1;
+            round.say(text.clone());
+        }
+        self.failed = Some(text);
+    }
+
+    fn choose(&mut self, round: &mut Round) -> Result<(), Error> {
+        let host = round.host;
+        let hierarchy = hierarchy(host)?;
+        if self.rule.mechanism != Mechanism::MemoryReclaim {
+            let bits = generations::enabled(host);
+            if self
+                .no_generations
+                .as_ref()
+                .is_none_or(|known| known.0 != bits)
+            {
+                self.no_generations = Some((bits, generations::why_not(host)));
+            }
+        }
+        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), round.stop)?;
+        if round.is_stopped() {
+            return Ok(());
+        }
+        for pattern in &self.targets.unmatched {
+            if !self.in_vain.contains(pattern) {
+                round.say(format!("{pattern}: {NO_GROUP}"));
+            }
+        }
+        self.in_vain.clone_from(&self.targets.unmatched);
+        let mut before = std::mem::take(&mut self.groups);
+        self.groups = self.chosen(host, &hierarchy)?;
+        for (group, target) in &mut self.groups {
+            let known = before.remove(group).filter(|it| it.path == target.path);
+            target.account = known.and_then(|it| it.account);
+        }
+        for target in before.into_values().filter(|it| it.account.is_some()) {
+            round.say(format!("{}: left alone", target.shown));
+        }
+        Ok(())
+    }
+
+    fn chosen(
+        &self,
+        host: &Host,
+        hierarchy: &Hierarchy,
+    ) -> Result<BTreeMap<PathBuf, ReclaimTarget>, Error> {
+        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
+        let no_swap = group::no_swap(host);
+        let mut places = BTreeMap::new();
+        let mut lacking = None;
+        for (group, shown) in &self.targets.groups {
+            let has = |file: &str| host.exists(group.join(file));
+            let mechanism = self.rule.mechanism;
+            // By generations nothing goes that has nowhere to go.
+            let why_not = match (&no_generations, no_swap) {
+                (None, None) if mechanism == Mechanism::Auto => {
+                    group::no_swap_of(host, group)?.map(str::to_owned)
+                }
+                (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
+                (known, _) => known.clone(),
+            };
+            // Without a slash at the end.
+            let by_age = || Some(hierarchy.kernel_path(group).components().collect());
+            let (path, why) = match (mechanism, why_not) {
+                (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
+                (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
+                (Mechanism::LruGen, Some(why_not)) => {
+                    lacking = Some(why_not);
+                    continue;
+                }
+                _ if !has("memory.reclaim") => {
+                    lacking = Some(NO_FILE.to_owned());
+                    continue;
+                }
+                (Mechanism::Auto, Some(why_not)) => (None, format!("{BY_KERNEL}; {why_not}")),
+                (Mechanism::MemoryReclaim, _) => (None, BY_KERNEL.to_owned()),
+            };
+            if !has("memory.pressure") {
+                lacking = Some(NO_PRESSURE.to_owned());
+                continue;
+            }
+            let target = ReclaimTarget {
+                shown: shown.clone(),
+                path,
+                why,
+                account: None,
+            };
+            places.insert(group.clone(), target);
+        }
+        if !places.is_empty() {
+            return Ok(places);
+        }
+        let why = lacking.unwrap_or_else(|| {
+            "no control group is of that name, or all are protected; systemd-cgls lists them".into()
+        });
+        Err(Error::CannotReclaim(why))
+    }
+
+    /// Whether nothing may be reclaimed anywhere, and why.
+    fn hold(&mut self, busy: Option<String>, round: &mut Round) {
+        let host = round.host;
+        let full = match self.is_swap_full {
+            true => swap_free_below(host, SWAP_FREE_AGAIN),
+            false => swap_is_full(host),
+        };
+        self.is_swap_full = full.is_some();
+        let holding = busy.or(full);
+        if let (None, Some(why)) = (&self.holding, &holding) {
+            round.say(format!("holding: no memory is reclaimed: {why}"));
+        }
+        self.holding = holding;
+    }
+
+    fn turn(&mut self, group: &Path, round: &mut Round) -> Result<(), Error> {
+        let (host, now) = (round.host, round.now);
+        let Some(target) = self.groups.get_mut(group) else {
+            return Ok(());
+        };
+        let reading = Reading::take(host, group, target.path.is_some(), now)?;
+        let known = target.account.as_mut();
+        let known = known
+            .zip(reading)
+            .filter(|(it, reading)| !it.history.is_of_another(reading));
+        let Some((account, reading)) = known else {
+            // It is new, was made anew, or is gone.
+            target.account = reading.map(|first| Account::new(target, &self.rule, first));
+            let learnt = self.learnt.get_or_insert_with(|| {
+                let bytes = run_folder::read(round.host, LEARNT).ok().flatten();
+                bytes
+                    .and_then(|it| serde_json::from_slice(&it).ok())
+                    .unwrap_or_default()
+            });
+            if let Some((account, learnt)) =
+                target.account.as_mut().zip(learnt.remove(&target.shown))
+            {
+                account.go_on(&learnt, now);
+            }
+            let first = reading.filter(|it| self.dry_run && it.memory_bytes >= MEMORY_MIN);
+            if let Some(first) = first {
+                let begins = target.begins(first, "");
+                round.say(format!("{}: would be {begins}", target.shown));
+            }
+            return Ok(());
+        };
+        let is_held = match round.is_pressed {
+            true => self.is_swap_full,
+            false => {
+                account.history.add(reading);
+                self.holding.is_some()
+            }
+        };
+        let told = self.told.as_ref();
+        if is_held || account.lacks_something(told, group, round)? {
+            account.pace.hold(now);
+            return Ok(());
+        }
+        let wanted = match round.is_pressed {
+            true => account.room(&self.rule),
+            false => account.wanted(&self.rule, reading, round),
+        };
+        if wanted == 0 || swap_is_full(host).is_some() {
+            return Ok(());
+        }
+        if self.dry_run {
+            let mut text = format!("would reclaim {}", bytes(wanted));
+            if let Some(generations) = &account.generations {
+                let idle_after = generations.idle_after();
+                text += &format!(" at most, of what was not used for {idle_after}");
+            }
+            round.say(format!("{}: {text}", account.shown));
+            return Ok(());
+        }
+        let has_begun = std::mem::replace(&mut account.has_begun, true);
+        let how = format!(
+            ", {} of it at a time at first",
+            percent(account.pace.step())
+        );
+        if !has_begun {
+            round.say(format!(
+                "{}: {}",
+                target.shown,
+                target.begins(reading, &how)
+            ));
+        }
+        let Some(account) = &mut target.account else {
+            return Ok(());
+        };
+        // What refuses once costs the group no account.
+        match account.reclaim(told, group, wanted, round) {
+            Err(Error::Host(err)) if account.generations.is_some() => {
+                self.refused_generations(err, round);
+            }
+            Err(err) => self.fail(err, round),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn note(&self, now: Instant) -> Reclaimed {
+        let began = self.began.unwrap_or(now);
+        let groups = self.groups.values();
+        let mut groups: Vec<_> = groups.filter_map(ReclaimTarget::note).collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.reclaimed_bytes));
+        Reclaimed {
+            seconds: now.duration_since(began).as_secs(),
+            every_seconds: self.rule.every.duration().as_secs(),
+            holding: self.holding.clone().or_else(|| self.blind.clone()),
+            groups,
+            protected: self.targets.protected.clone(),
+            unmatched: self.targets.unmatched.clone(),
+        }
+    }
+}
+
+impl ReclaimTarget {
+    fn mechanism(&self) -> &'static str {
+        match self.path {
+            Some(_) => "lru_gen",
+            None => "memory.reclaim",
+        }
+    }
+
+    fn begins(&self, reading: Reading, how: &str) -> String {
+        let memory = bytes(reading.memory_bytes);
+        let (by, why) = (self.mechanism(), &self.why);
+        format!("reclaimed from by {by}{how}, of {memory} ({why})")
+    }
+
+    fn note(&self) -> Option<ReclaimedGroup> {
+        let account = self.account.as_ref()?;
+        let (first, last) = (&account.first, account.last());
+        let page = rustix::param::page_size() as u64;
+        Some(ReclaimedGroup {
+            group: self.shown.clone(),
+            mechanism: self.mechanism().to_owned(),
+            mechanism_why: self.why.clone(),
+            first_memory_bytes: first.memory_bytes,
+            memory_bytes: last.memory_bytes,
+            swap_bytes: last.swap_bytes,
+            reclaimed_bytes: account.reclaimed_bytes,
+            came_back_bytes: last.came_back_since(first) * page,
+            stalled_us: last.stalled_us.saturating_sub(first.stalled_us),
+            step: account.pace.step(),
+            idle_after_s: account.generations.as_ref().and_then(Generations::longer_s),
+            backing_off: account
+                .lacks
+                .map(str::to_owned)
+                .or(account.backing_off.clone()),
+        })
+    }
+}
+
+impl Account {
+    fn new(target: &ReclaimTarget, rule: &ReclaimRule, first: Reading) -> Account {
+        let idle_after = rule.idle_after.duration();
+        let path = target.path.clone();
+        let mut history = History::default();
+        history.add(first);
+        Account {
+            shown: target.shown.clone(),
+            generations: path.map(|path| Generations::new(path, idle_after)),
+            first,
+            history,
+            pace: Pace::new(rule.step.fraction(), first.at),
+            reclaimed_bytes: 0,
+            backing_off: None,
+            lacks: None,
+            is_told: false,
+            has_begun: false,
+        }
+    }
+
+    /// Goes on with what a watch before learnt.
+    fn go_on(&mut self, learnt: &Learnt, now: Instant) {
+        let seconds = Duration::from_secs;
+        let (rest, left) = (seconds(learnt.rest_s), seconds(learnt.resting_s));
+        self.pace.go_on((learnt.step, rest, left), now);
+        if let Some((generations, idle_s)) = self.generations.as_mut().zip(learnt.idle_after_s) {
+            generations.go_on(idle_s, now);
+        }
+    }
+
+    fn last(&self) -> &Reading {
+        self.history.last().unwrap_or(&self.first)
+    }
+
+    /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
+    fn lacks_something(
+        &mut self,
+        told: Option<&LruGenSnapshot>,
+        group: &Path,
+        round: &mut Round,
+    ) -> Result<bool, Error> {
+        let host = round.host;
+        let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
+        let why = match &self.generations {
+            Some(_) if group::no_swap(host).is_some() => Some(group::NO_SWAP),
+            _ if is_kept(host)? => Some(KEPT_ABOVE),
+            None => None,
+            // While it is not read again, it is as it was.
+            Some(_) if told.is_none() && self.lacks == Some(CUT) => Some(CUT),
+            Some(generations) if told.is_some_and(|it| it.cuts_off(generations.path())) => {
+                Some(CUT)
+            }
+            Some(_) => group::no_swap_of(host, group)?,
+        };
+        // That not all is told is said once for all.
+        let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
+        if let Some(why) = new {
+            round.say(format!("{}: nothing is reclaimed: {why}", self.shown));
+        }
+        self.lacks = why;
+        Ok(why.is_some())
+    }
+
+    /// The share of its memory that came back within a minute.
+    fn comeback(&self) -> f64 {
+        let bytes = self.history.came_back() * rustix::param::page_size() as u64;
+        bytes as f64 / self.last().memory_bytes.max(1) as f64
+    }
+
+    fn cost(&self, rule: &ReclaimRule) -> Cost {
+        // Where nothing is allowed, anything is too much.
+        let part = |measured: f64, allowed: f64| match measured == 0.0 {
+            true => 0.0,
+            false => measured / allowed,
+        };
+        Cost {
+            pressure: part(self.history.stalled(), rule.pressure_max.fraction()),
+            comeback: part(self.comeback(), rule.refault_max.fraction()),
+        }
+    }
+
+    fn why(&self, rule: &ReclaimRule, cost: Cost) -> String {
+        if cost.pressure >= cost.comeback {
+            return format!(
+                "its tasks waited for memory {} of the time, and {} is allowed",
+                fine(self.history.stalled()),
+                fine(rule.pressure_max.fraction())
+            );
+        }
+        format!(
+            "{} of its memory came back within a minute, and {} is allowed",
+            fine(self.comeback()),
+            fine(rule.refault_max.fraction())
+        )
+    }
+
+    /// How many bytes are reclaimed now, whole pages; what changes is told.
+    fn wanted(&mut self, rule: &ReclaimRule, reading: Reading, round: &mut Round) -> u64 {
+        let now = round.now;
+        // The kernel does not spare it where a group is asked by itself.
+        let memory_bytes = reading.memory_bytes.saturating_sub(reading.kept_bytes);
+        let cost = self.cost(rule);
+        let was_resting = self.pace.is_resting();
+        let turn = self.pace.turn(memory_bytes, cost, now);
+        if let Some(generations) = &mut self.generations {
+            generations.calm_down(now);
+        }
+        if turn == Turn::BackOff {
+            let mut why = self.why(rule, cost);
+            let generations = self.generations.as_mut();
+            let generations = generations.filter(|_| cost.comeback > cost.pressure);
+            if let Some(idle_after) = generations.and_then(|it| it.came_back(now)) {
+                why += &format!("; now only what is idle for {idle_after} goes");
+            }
+            round.say(format!("{}: backs off: {why}", self.shown));
+            self.backing_off = Some(why);
+            self.is_told = true;
+        } else if was_resting && !self.pace.is_resting() {
+            self.backing_off = None;
+            if std::mem::take(&mut self.is_told) {
+                round.say(format!("{}: goes on", self.shown));
+            }
+        }
+        let page = rustix::param::page_size() as u64;
+        match turn {
+            Turn::Reclaim(wanted) => wanted / page * page,
+            Turn::BackOff | Turn::Rest => 0,
+        }
+    }
+
+    /// How many bytes are reclaimed where memory is short, whole pages.
+    fn room(&self, rule: &ReclaimRule) -> u64 {
+        let last = self.last();
+        let memory_bytes = last.memory_bytes.saturating_sub(last.kept_bytes);
+        let page = rustix::param::page_size() as u64;
+        self.pace.room(memory_bytes, self.cost(rule)) / page * page
+    }
+
+    /// Reclaims it, or as much of it as is idle.
+    fn reclaim(
+        &mut self,
+        told: Option<&LruGenSnapshot>,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+    ) -> Result<(), Error> {
+        let page = rustix::param::page_size() as u64;
+        let wanted = wanted.min(beyond_kept(round.host, group)?) / page * page;
+        let Some(generations) = &mut self.generations else {
+            return self.reclaim_group(group, wanted, round);
+        };
+        // None where it could not be read, which was told, or is not to be read again so soon.
+        let Some(told) = told else {
+            self.pace.hold(round.now);
+            return Ok(());
+        };
+        let mut taken = Taken::default();
+        let reclaimed = generations.reclaim(told, group, wanted, round, &mut taken);
+        self.reclaimed_bytes += taken.bytes;
+        if generations.is_in_vain(taken) {
+            self.pace.back_off(round.now);
+            self.backing_off = Some(NO_MORE.to_owned());
+        } else if !taken.is_seen {
+            self.pace.hold(round.now);
+        }
+        Ok(reclaimed?)
+    }
+
+    /// Asks the kernel for it in pieces, so that a stop is heard in between.
+    fn reclaim_group(&mut self, group: &Path, wanted: u64, round: &Round) -> Result<(), Error> {
+        let host = round.host;
+        let mut before = self.last().memory_bytes;
+        let mut left = wanted;
+        while left > 0 && !round.is_over() {
+            let piece = left.min(PIECE_BYTES);
+            match host.write(group.join("memory.reclaim"), &piece.to_string()) {
+                Ok(()) => self.reclaimed_bytes += piece,
+                // The kernel found less than was asked for.
+                Err(err) if err.is(Errno::AGAIN) => {
+                    before = before.saturating_sub(wanted - left);
+                    let after = Reading::take(host, group, false, round.now)?;
+                    let after = after.map_or(before, |after| after.memory_bytes);
+                    self.reclaimed_bytes += before.saturating_sub(after).min(piece);
+                    self.pace.back_off(round.now);
+                    self.backing_off = Some(NO_MORE.to_owned());
+                    break;
+                }
+                // The group ended meanwhile, or the watch is to end.
+                Err(err) if err.is_absent() || err.is(Errno::INTR) => break,
+                Err(err) => return Err(err.into()),
+            }
+            left -= piece;
+        }
+        Ok(())
+    }
+}
+
+/// A share as small as the limits are.
+fn fine(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// Why nothing more should be moved to swap ahead of time.
+fn swap_is_full(host: &Host) -> Option<String> {
+    swap_free_below(host, SWAP_FREE_MIN)
+}
+
+fn swap_free_below(host: &Host, least: f64) -> Option<String> {
+    let text = host.read_optional(meminfo::PATH).ok()??;
+    let memory = Meminfo::new(&text);
+    let all = memory.bytes("SwapTotal").filter(|all| *all > 0)?;
+    let free = memory.bytes("SwapFree")? as f64 / all as f64;
+    (free < least).then(|| format!("swap is {} full", percent(1.0 - free)))
+}

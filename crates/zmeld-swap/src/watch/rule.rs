@@ -1,0 +1,44 @@
+//! A rule of `[watch]` for compressed devices: each is a module of its own, and a line of
+//! [`all`]. Its keys are in zmeld-config (`settings.rs`, `keys.rs`).
+
+use crate::observe::Device;
+use crate::watch::action::Act;
+use crate::watch::{meld, recompress, writeback};
+use zmeld_config::{PageFilter, Span, Watch};
+
+pub(super) struct WatchRule {
+    /// Its table below `[watch]`.
+    pub name: &'static str,
+    /// Not more often than that.
+    pub every: Span,
+    /// After how long its pages are idle, where it is for such.
+    pub idle_after: Option<Span>,
+    pub plan: MakePlan,
+}
+
+/// What it would do on a device; none where nothing can come of it. With a part, its last turn
+/// was stopped, when so many pages had been asked for. While memory is short (true) it is not
+/// held back by limits of its own.
+pub(super) type MakePlan = Box<dyn Fn(&Device, Option<u64>, bool) -> Option<Plan>>;
+
+/// What a rule would do, for people; why, besides that it is its turn; and how.
+pub(super) struct Plan {
+    pub what: String,
+    pub why: String,
+    pub act: Act,
+}
+
+/// The age of pages, where it is for idle ones.
+pub(super) fn idle_after(pages: PageFilter, age: Span) -> Option<Span> {
+    matches!(pages, PageFilter::Idle | PageFilter::HugeIdle).then_some(age)
+}
+
+/// Those that a configuration has, in the order in which they have their turns.
+pub(super) fn all(watch: &Watch) -> Vec<WatchRule> {
+    let all = [
+        watch.recompress.clone().map(recompress::rule),
+        watch.writeback.clone().map(writeback::rule),
+        watch.meld.clone().map(meld::rule),
+    ];
+    all.into_iter().flatten().collect()
+}

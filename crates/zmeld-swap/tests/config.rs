@@ -1,0 +1,217 @@
+//! The configuration as its writer meets it: every error is one line that says
+//! where and what to do, and what is written comes back.
+
+mod script;
+
+use std::path::{Path, PathBuf};
+
+use script::{Outcome, Script};
+use zmeld_config::*;
+
+/// What is said of a text called `z.toml`: its errors, else its warnings.
+fn said(text: &str) -> Vec<String> {
+    let lines = match Config::from_text(Path::new("z.toml"), text) {
+        Err(err) => err.problems.iter().map(Finding::to_string).collect(),
+        Ok(loaded) => loaded
+            .warnings
+            .iter()
+            .map(|problem| format!("warning: {problem}"))
+            .collect::<Vec<_>>(),
+    };
+    for line in &lines {
+        assert!(!line.contains('\n') && line.len() < 400, "{line}");
+    }
+    lines
+}
+
+fn read(text: &str) -> Config {
+    Config::from_text(Path::new("z.toml"), text)
+        .unwrap_or_else(|err| panic!("{err}"))
+        .config
+}
+
+/// Each text, and below it the lines that are said of it; none where it is faultless.
+#[test]
+fn each_mistake_is_one_line_with_its_place_and_the_way_out() {
+    let cases = include_str!("config/mistakes.txt").lines();
+    let mut cases = cases.filter(|line| !line.starts_with('#')).peekable();
+    while let Some(text) = cases.next() {
+        let lines = std::iter::from_fn(|| cases.next_if(|line| line.starts_with("    ")));
+        let expected: Vec<_> = lines.map(|line| line.trim_start()).collect();
+        assert_eq!(
+            said(&(text.replace("\\n", "\n") + "\n")),
+            expected,
+            "of: {text}"
+        );
+    }
+}
+
+/// Every key there is, with a value that is not its default.
+const EVERYTHING: &str = include_str!("../../zmeld-swap/tests/export/everything.toml");
+
+#[test]
+fn what_is_written_comes_back() {
+    let config = read(EVERYTHING);
+    let written = config.to_toml(&Comments::new());
+    assert_eq!(read(&written), config, "{written}");
+    // A second writing changes nothing.
+    assert_eq!(read(&written).to_toml(&Comments::new()), written);
+    // As does the way through JSON that the journal takes.
+    let json = serde_json::to_string(&config).unwrap();
+    assert_eq!(serde_json::from_str::<Config>(&json).unwrap(), config);
+    // Nothing is in the file for a configuration that says nothing.
+    assert_eq!(Config::default().to_toml(&Comments::new()), "");
+    // Each key is in the text above, and each was understood: what is not its
+    // default is in what was written.
+    for key in keys::KEYS.iter() {
+        let there = |text: &str| {
+            text.lines().any(|line| {
+                line.starts_with(&format!("{} =", key.name))
+                    || line.contains(&format!("{{ {} =", key.name))
+                    || line.contains(&format!(", {} =", key.name))
+                    || (line.starts_with('[') && line.contains(key.name))
+            })
+        };
+        assert!(there(EVERYTHING), "{key:?} is not tried");
+        assert!(
+            there(&written) || key.name == "enabled",
+            "{key:?} is not written"
+        );
+    }
+}
+
+#[test]
+fn priorities_follow_the_order_unless_they_are_given() {
+    // The order is that of the file, not of the alphabet.
+    let text = "accept = [\"lru-inversion\", \"priorities\"]\n\
+                [tier.z]\nkind = \"zram\"\n\
+                [tier.cache]\nkind = \"zswap\"\nenabled = false\n\
+                [tier.m]\nkind = \"disk\"\nfile = \"/m\"\nPRIORITY\n\
+                [tier.a]\nkind = \"disk\"\nfile = \"/a\"\n";
+    for (given, expected) in [
+        ("", "z 100 m 90 a 80 "),
+        ("priority = 5", "z 100 m 5 a 0 "),
+        ("priority = 0", "z 100 m 0 a 0 "),
+        ("priority = -1", "z 100 m -1 a 90 "),
+        ("priority = 200", "z 100 m 200 a 90 "),
+    ] {
+        let config = read(&text.replace("PRIORITY", given));
+        let areas = config.areas();
+        let pairs = areas
+            .iter()
+            .map(|(tier, _, priority)| format!("{} {priority} ", tier.name));
+        assert_eq!(pairs.collect::<String>(), expected, "{given}");
+    }
+}
+
+struct Root(tempfile::TempDir);
+
+impl script::Case for Root {
+    fn root(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        let loaded = Config::load(self.0.path(), None);
+        match what {
+            // The files that were read, and what is said of them.
+            "load" => match loaded {
+                Ok(loaded) => {
+                    let files = loaded.files.iter().map(|file| file.display().to_string());
+                    let said = loaded.warnings.iter().map(Finding::to_string);
+                    let lines = files.chain(said).enumerate();
+                    lines.map(|(at, line)| format!("{at} {line}")).collect()
+                }
+                Err(err) => Outcome {
+                    errors: vec![(err.to_string(), String::new())],
+                    ..Outcome::default()
+                },
+            },
+            // The same at boot, of the machine's file or of one that is named.
+            "boot" | "boot-of" => {
+                let file = self.0.path().join("etc/zmeld.toml");
+                let named = (what == "boot-of").then_some(&*file);
+                match Config::load_at_boot(self.0.path(), named) {
+                    Ok(loaded) => {
+                        let tiers = loaded.config.tiers.iter();
+                        let tiers = tiers.map(|tier| format!("tier {}", tier.name));
+                        let left = loaded.left_out.iter();
+                        let left = left.map(|(part, it)| format!("left {part}: {it}"));
+                        tiers.chain(left).collect()
+                    }
+                    Err(err) => Outcome {
+                        errors: vec![(err.to_string(), String::new())],
+                        ..Outcome::default()
+                    },
+                }
+            }
+            "is" => {
+                assert_eq!(loaded.unwrap().config, read(&script.text(rest)), "{place}");
+                Outcome::default()
+            }
+            _ => panic!("{place}: there is no such step"),
+        }
+    }
+}
+
+#[test]
+fn each_case_of_loading_comes_out_as_it_says() {
+    script::run("config/loading.txt", || Root(tempfile::tempdir().unwrap()));
+}
+
+const ZRAM: &str = "[tier.a]\nkind = \"zram\"\n";
+
+#[test]
+fn the_key_tables_are_those_of_the_keys() {
+    let text = include_str!("../../../docs/keys.md");
+    let mut lines = text.lines();
+    let mut rows = Vec::new();
+    while lines.any(|line| line == "| key | takes | default | what it does |") {
+        let table = lines.by_ref().skip(1);
+        rows.extend(table.take_while(|line| line.starts_with('|')));
+    }
+    let is_of = |row: &str, key: &keys::Key| {
+        row.starts_with(&format!("| `{}` | ", key.name)) && row.contains(&*key.default)
+    };
+    for key in keys::KEYS.iter() {
+        let has_row = rows.iter().any(|row| is_of(row, key));
+        assert!(has_row, "docs/keys.md has no row for {key:?}");
+    }
+    for row in rows {
+        let is_key = keys::KEYS.iter().any(|key| is_of(row, key));
+        assert!(is_key, "docs/keys.md has a row for no key: {row}");
+    }
+}
+
+#[test]
+fn the_sample_is_a_configuration_without_a_warning() {
+    let path = Path::new("zmeld.toml");
+    let sample = include_str!("../../../packaging/zmeld.toml");
+    let loaded = Config::from_text(path, sample).unwrap_or_else(|err| panic!("{err}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    // And so is what it proposes beside and instead.
+    let proposed = |behind: &str| {
+        let (_, rule) = sample.split_once(&format!("{behind}\n#\n")).unwrap();
+        let (rule, _) = rule.split_once("\n\n").unwrap();
+        let loaded = Config::from_text(path, &rule.replace("# ", ""));
+        loaded.unwrap_or_else(|err| panic!("{err}")).config.watch
+    };
+    assert!(proposed("version 2 only):").reclaim.is_some());
+    assert!(proposed("(zmeld-guard):").guard.is_some());
+    let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
+    let other = other.replace("# ", "").replace("#\n", "\n");
+    let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    assert_eq!(loaded.config.tiers.len(), 2);
+}
+
+#[test]
+fn a_codec_may_be_a_list() {
+    const LIST: &str = r#"codec = ["zstd:3", "lz4"]"#;
+    let config = read(&format!("{ZRAM}{LIST}\n"));
+    let written = config.to_toml(&Comments::default());
+    assert!(
+        read(&written) == config && written.contains(LIST),
+        "{written}"
+    );
+}

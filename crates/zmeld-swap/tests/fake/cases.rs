@@ -1,0 +1,284 @@
+//! Cases in `cases`: what zmeld does to the machine, and what others do.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use zmeld_linux::command::Invocation;
+use zmeld_swap::setup::execute::{self, Done, Removal, Report};
+use zmeld_swap::setup::journal::State;
+use zmeld_swap::setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
+use zmeld_swap::setup::Error;
+
+use crate::as_lines;
+use crate::common::{config, note, Machine};
+use crate::script::{self, unescaped, Outcome, Script};
+
+#[test]
+fn each_case_comes_out_as_it_says() {
+    for file in
+        "identity keys left-out owner reconcile room stand-in take-over traps truth".split(' ')
+    {
+        script::run(&format!("fake/cases/{file}.txt"), Case::new);
+    }
+}
+
+/// A machine after the steps of that part.
+pub fn machine(file: &str, part: &str) -> Machine {
+    script::take(&format!("fake/cases/{file}"), part, Case::new()).machine
+}
+
+/// Of what may fail, and of what was noted.
+fn outcome(result: Result<(Vec<String>, bool), Error>, notes: Vec<String>) -> Outcome {
+    let mut outcome = Outcome::default();
+    match result {
+        Ok((lines, is_unchanged)) => (outcome.lines, outcome.is_unchanged) = (lines, is_unchanged),
+        Err(err) => outcome.errors = vec![with_kind(&err)],
+    }
+    let notes = notes.iter().map(|it| format!("note {it}"));
+    outcome.lines.extend(notes);
+    outcome
+}
+
+fn with_kind(err: &Error) -> (String, String) {
+    (err.to_string(), format!("{:?}", err.kind()))
+}
+
+fn told<T>(what: &str, all: &[T], words: impl Fn(&T) -> String) -> Vec<String> {
+    let line = |it: &T| format!("{what} {}", words(it));
+    all.iter().map(line).collect()
+}
+
+fn of_step(done: &Done) -> String {
+    format!("{}: {}", done.group, done.step)
+}
+
+fn of_skipped(skipped: &Skipped) -> String {
+    format!("{}: {}", skipped.group, skipped.reason)
+}
+
+fn of_report(report: &Report) -> Vec<String> {
+    [
+        told("applied", &report.applied, of_step),
+        told("undone", &report.undone, of_step),
+        told("not-taken", &report.not_undone, of_step),
+        told("skipped", &report.skipped, of_skipped),
+        told("instead", &report.stand_ins, StandIn::words),
+        told("left", &report.left, String::clone),
+    ]
+    .concat()
+}
+
+fn of_plan(plan: &Plan) -> Vec<String> {
+    let mut lines = as_lines::of_problems(&plan.problems);
+    for group in &plan.groups {
+        for it in &group.steps {
+            let what = match it.done {
+                true => "done",
+                false if it.passed_over => "passed-over",
+                false => "open",
+            };
+            let step = it.step.describe();
+            lines.push(format!("{what} {}: {step} ({})", group.name, it.reason));
+        }
+    }
+    let rest = [
+        told("undone", &plan.undone, of_step),
+        told("skipped", &plan.skipped, of_skipped),
+        told("instead", &plan.stand_ins, StandIn::words),
+        told("leaving", &plan.leaving, Leaving::words),
+    ];
+    lines.extend(rest.concat());
+    lines
+}
+
+struct Case {
+    machine: Machine,
+    marked: BTreeMap<PathBuf, String>,
+}
+
+impl script::Case for Case {
+    fn root(&self) -> PathBuf {
+        self.machine.path("/")
+    }
+
+    fn everything(&self) -> Vec<String> {
+        let path = self.machine.path("/run/zmeld/state.json");
+        let mut all = vec![format!("on record: {}", path.exists())];
+        if let Ok(Some(state)) = State::read(&self.machine.host()) {
+            let records = state.records.iter();
+            all.extend(records.map(|it| format!("{} {}", it.group, it.step.describe())));
+            // What is changed on a device in use is put back behind what stands.
+            all.sort_unstable();
+        }
+        all.extend(self.machine.snapshot().iter().map(|it| format!("{it:?}")));
+        all
+    }
+
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        let (machine, mut notes) = (&self.machine, Vec::new());
+        let (options, keep_files, rest) = options(rest);
+        let text = || script.text(rest);
+        let plan = || machine.plan_with(&config(&text()), &options);
+        machine.notes();
+        match what {
+            "up" => {
+                let result = machine.up_with(&config(&text()), &options);
+                let result = result.map(|it| (of_report(&it), it.is_unchanged()));
+                return outcome(result, machine.notes());
+            }
+            "down" => {
+                let removal = Removal {
+                    force: options.force,
+                    keep_files,
+                    ..Removal::default()
+                };
+                let result = machine.down_with(removal, &false.into());
+                let result = result.map(|it| (of_report(&it), it.is_unchanged()));
+                return outcome(result, machine.notes());
+            }
+            "plan" => return outcome(plan().map(|it| (of_plan(&it), it.is_done())), notes),
+            // A plan that was made, and is refused.
+            "refuse" => return outcome(plan().unwrap().refuse().map(|()| (vec![], true)), notes),
+            "dry" => {
+                let (host, plan) = (machine.host(), plan().unwrap());
+                let result = execute::may_go_up(&host, &plan, &mut |it| note(it, &mut notes));
+                return outcome(result.map(|()| (vec![], true)), notes);
+            }
+            // Down, and up with that configuration; a dry run says the same of both.
+            "neither" => {
+                let (host, plan) = (machine.host(), plan().unwrap());
+                let records = State::read(&host).unwrap().unwrap().records;
+                let dry_down =
+                    execute::may_go_down(&host, &records, Removal::default(), &mut |_| {});
+                let dry_up = execute::may_go_up(&host, &plan, &mut |_| {});
+                let dry = [dry_down.map(drop), dry_up].map(|it| it.unwrap_err().to_string());
+                let errors = [machine.down(), machine.up(&config(&text()))].map(Result::unwrap_err);
+                assert_eq!(errors.each_ref().map(Error::to_string), dry, "{place}");
+                return Outcome {
+                    errors: errors.iter().map(with_kind).collect(),
+                    ..Outcome::default()
+                };
+            }
+            "check" => {
+                let problems = machine.config_check(&config(&text()));
+                return as_lines::of_problems(&problems).iter().collect();
+            }
+            "status" => return as_lines::of_findings(&machine.findings(&text())),
+            // The plan made beforehand lists what `up` then does.
+            "agrees" => crate::reconcile::agrees(machine, &text()),
+            _ => self.arrange(what, rest, place),
+        }
+        Outcome::default()
+    }
+}
+
+impl Case {
+    fn new() -> Case {
+        Case {
+            machine: Machine::new(),
+            marked: BTreeMap::new(),
+        }
+    }
+
+    /// What others do, and what is so then.
+    fn arrange(&mut self, what: &str, rest: &str, place: &str) {
+        let (path, second) = rest.split_once(' ').unwrap_or((rest, ""));
+        let (path, machine) = (&*unescaped(path), &self.machine);
+        match what {
+            "on-disk" => self.machine = Machine::on_disk(),
+            // SIZE USED PRIORITY, in KiB.
+            "area" => {
+                let line = format!("{path} partition\t{}\n", second.replace(' ', "\t\t"));
+                machine.put("/proc/swaps", &(machine.text("/proc/swaps") + &line));
+            }
+            "carry" => machine.carry(path, second),
+            "swap" => machine.others_swap(path),
+            "swapoff" => machine.others_swapoff(path),
+            "mkswap" => machine.others_mkswap(path),
+            "refuse-swapon" => machine.refuse_swapon(path),
+            // PATH TIMES, or always.
+            "fail-swapoff" => machine.fail_swapoff(path, second.parse().unwrap_or(usize::MAX)),
+            "silence" => machine.silence(path),
+            "unnamed" => machine.refuse_read(&format!("/proc/{path}/cgroup"), Errno::NAMETOOLONG),
+            "swapon-had" => {
+                let option = format!("--{path}");
+                assert!(machine.last_swapon().contains(&option), "{place}");
+            }
+            "offer" => machine.offer(path.to_owned().leak(), format!("{second}\n").leak()),
+            // As the kernel and its commands are asked.
+            "write" => machine.host().write(path, second).unwrap(),
+            "add-zram" => drop(
+                machine
+                    .host()
+                    .read("/sys/class/zram-control/hot_add")
+                    .unwrap(),
+            ),
+            "open" | "close" => {
+                let cryptsetup = Invocation::new("cryptsetup").arg(what);
+                let cryptsetup = match what {
+                    "open" => cryptsetup.arg(machine.path(path)).arg(second),
+                    _ => cryptsetup.arg(path),
+                };
+                machine.host().run(&cryptsetup).unwrap();
+            }
+            "attach" => machine.attach(path),
+            // The tier is not taken for set up, and why is said.
+            "lost" => {
+                let applied = machine.applied().unwrap();
+                let tier = applied.tier(path).unwrap();
+                assert!(
+                    tier.area.is_none() && tier.lost.is_some(),
+                    "{place}: {tier:?}"
+                );
+            }
+            "look" => {}
+            "mark" => self.marked = machine.snapshot(),
+            // But for that file.
+            "as-marked" => {
+                let (mut now, mut then) = (machine.snapshot(), self.marked.clone());
+                now.remove(&machine.path(path));
+                then.remove(&machine.path(path));
+                assert_eq!(now, then, "{place}");
+            }
+            "has" => assert!(script::has(&machine.text(path), second), "{place}"),
+            // PATH PRIORITY, PATH PRIORITY: these areas and no others.
+            "swaps" => {
+                let swaps = machine.text("/proc/swaps");
+                let words = swaps.lines().skip(1).map(|line| line.split_whitespace());
+                let mut areas: Vec<String> = words
+                    .map(|mut words| format!("{} {}", words.next().unwrap(), words.last().unwrap()))
+                    .collect();
+                areas.sort_unstable();
+                assert_eq!(areas.join(", "), rest, "{place}");
+            }
+            _ => panic!("{place}: there is no such step"),
+        }
+    }
+}
+
+/// The options of a step, whether files are kept, and the rest of it.
+fn options(mut rest: &str) -> (Options, bool, &str) {
+    let (mut options, mut keep_files) = (Options::default(), false);
+    while rest.starts_with("--") {
+        let (option, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = behind;
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("--take-over", _) => options.take_over = true,
+            ("--force", _) => options.force = true,
+            ("--named", _) => options.only_named = true,
+            ("--boot", _) => options.at_boot = true,
+            ("--keep-files", _) => keep_files = true,
+            ("--only", tier) => options.only = Some(vec![tier.to_owned()]),
+            ("--measured", speeds) => {
+                let (swap, files) = speeds.split_once(',').unwrap();
+                options.swappiness = Some(Measured {
+                    swap_pages_per_s: swap.parse().unwrap(),
+                    files_pages_per_s: files.parse().unwrap(),
+                });
+            }
+            other => panic!("there is no option {other:?}"),
+        }
+    }
+    (options, keep_files, rest)
+}

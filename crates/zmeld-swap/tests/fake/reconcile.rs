@@ -1,0 +1,51 @@
+//! What a plan says is what `up` does.
+
+use crate::common::{config, lock, Machine};
+use zmeld_swap::setup::execute::Done;
+use zmeld_swap::setup::journal::{Owner, State};
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
+
+/// The plan made beforehand lists what `up` then does, in order.
+pub fn agrees(machine: &Machine, text: &str) {
+    let plan = machine.plan(&config(text)).unwrap();
+    let report = machine.up(&config(text)).unwrap();
+    let steps = plan.groups.iter().flat_map(|group| {
+        let missing = group.steps.iter().filter(|planned| planned.is_open());
+        missing.map(|planned| Done::new(&group.name, &planned.step))
+    });
+    assert_eq!(steps.collect::<Vec<_>>(), report.applied, "{text}");
+    // What was changed by others since is left then.
+    let is_left = |it: &&Done| report.not_undone.contains(it);
+    let (left, undone): (Vec<_>, Vec<_>) = plan.undone.iter().partition(is_left);
+    assert_eq!(left, report.not_undone.iter().collect::<Vec<_>>(), "{text}");
+    assert_eq!(undone, report.undone.iter().collect::<Vec<_>>(), "{text}");
+    assert_eq!(plan.is_done(), report.is_unchanged(), "{text}");
+    let again = machine.plan(&config(text)).unwrap();
+    assert!(again.is_done(), "{text}");
+}
+
+#[test]
+fn an_experiments_steps_are_not_those_of_up() {
+    let machine = Machine::new();
+    let host = machine.host();
+    {
+        let owner = Owner::Experiment;
+        let mut journal = lock(&host, owner).unwrap();
+        let plan = machine.plan(&config(RAM)).unwrap();
+        let stop = false.into();
+        zmeld_swap::setup::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();
+    }
+    assert!(State::read(&host).unwrap().is_none());
+    let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
+    assert!(!state.records.is_empty());
+    assert!(machine.applied().is_none());
+    let plan = machine.plan(&config(RAM)).unwrap();
+    assert!(!plan.is_done() && plan.undone.is_empty());
+    // It is not for down to say that nothing is left.
+    assert!(machine.down().unwrap().is_unchanged());
+    assert_eq!(
+        State::read_of(&host, Owner::Experiment).unwrap(),
+        Some(state)
+    );
+}

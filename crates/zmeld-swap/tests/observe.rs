@@ -1,0 +1,298 @@
+//! Observations, findings, metrics and profiles on machines of several kernels, whole and
+//! damaged. Most cases are in `observe`.
+
+#[path = "script/findings.rs"]
+mod as_lines;
+mod machine;
+mod script;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use machine::{files, plant, put, MACHINES};
+use rustix::fs::{mkfifoat, Mode, CWD};
+use script::{Outcome, Script};
+use serde::Serialize;
+use zmeld_config::{Comments, Config, Named};
+use zmeld_linux::Host;
+use zmeld_swap::observe::{lately, Observation};
+use zmeld_swap::status::findings::{findings, RULES};
+use zmeld_swap::status::metrics;
+use zmeld_swap::status::outstanding::Outstanding;
+use zmeld_swap::status::profile::Profile;
+
+const PAGE: u64 = 4096;
+
+struct Root(tempfile::TempDir);
+
+impl script::Case for Root {
+    fn root(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        let host = Host::at(self.0.path());
+        let now = Observation::read(&host, PAGE);
+        let wanted = Config::from_text(Path::new("z.toml"), &script.text(rest));
+        let wanted = wanted.map(|it| Outstanding::of(&it.config));
+        match what {
+            "machine" => (self.0, _) = plant(rest),
+            "ids" => {
+                let mut ids: Vec<_> = found(&now).iter().map(|it| it.name()).collect();
+                ids.dedup();
+                assert_eq!(ids.join(" "), rest, "{place}");
+            }
+            "status" => return as_lines::of_findings(&findings(&now, &wanted.unwrap())),
+            // A part of it, in JSON, by its place.
+            "seen" => {
+                return match rest {
+                    "accounting" => shown(&[now.accounting()]),
+                    "devices" => shown(&now.devices),
+                    "differences" => shown(&now.differences()),
+                    "groups" => shown(&now.groups),
+                    "lately" => shown(&[&now.lately]),
+                    "swaps" => shown(&now.swaps),
+                    "tiers" => shown(&now.tiers()),
+                    "warnings" => shown(&now.warnings),
+                    _ => panic!("{place}"),
+                }
+            }
+            // In MiB.
+            "headroom" => {
+                let bytes = now.headroom(&now.tiers()).bytes;
+                assert_eq!((bytes >> 20).to_string(), rest, "{place}");
+            }
+            "metrics" => return metrics::render(&now, &found(&now)).lines().collect(),
+            "note" => lately::note(&host, &now).unwrap(),
+            "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
+            // A profile's configuration as a file.
+            "profile" => {
+                let (mut config, mut comments) = (Config::default(), Comments::new());
+                let profile = Profile::named(rest).unwrap();
+                if let Err(why) = profile.check(&host, now.memory.total_bytes) {
+                    return Outcome {
+                        errors: vec![(why, String::new())],
+                        ..Outcome::default()
+                    };
+                }
+                profile.add_to(&host, &mut config, &mut comments);
+                let text = config.to_toml(&comments);
+                let read = Config::from_text(Path::new("z.toml"), &text).unwrap();
+                assert_eq!(read.config, config, "{text}");
+                return text.lines().collect();
+            }
+            // Of a machine with so many GiB.
+            "profile-of" => {
+                let (gib, name) = rest.split_once(' ').unwrap();
+                let gib: u64 = gib.parse().unwrap();
+                assert_eq!(Profile::of(&host, gib << 30).name(), name, "{place}");
+            }
+            // The plan reads it as status does.
+            "hibernates" => {
+                let machine = zmeld_swap::observe::machine::Machine::read(&host).unwrap();
+                assert_eq!(now.hibernation.resume, machine.hibernation, "{place}");
+            }
+            _ => panic!("{place}: there is no such step"),
+        }
+        Outcome::default()
+    }
+}
+
+fn shown<T: Serialize>(all: &[T]) -> Outcome {
+    let line = |(at, it): (usize, &T)| format!("{at} {}", serde_json::to_string(it).unwrap());
+    all.iter().enumerate().map(line).collect()
+}
+
+fn found(now: &Observation) -> Vec<zmeld_swap::status::findings::Finding> {
+    findings(now, &Outstanding::default())
+}
+
+#[test]
+fn each_case_comes_out_as_it_says() {
+    for file in ["cases", "profiles"] {
+        let new = || Root(tempfile::tempdir().unwrap());
+        script::run(&format!("observe/{file}.txt"), new);
+    }
+}
+
+#[test]
+fn every_rule_is_known_by_one_name() {
+    for (at, rule) in RULES.iter().enumerate() {
+        assert!(RULES[..at].iter().all(|other| other.id != rule.id));
+    }
+    let manual = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/findings.md"
+    ));
+    let manual = manual.unwrap();
+    for rule in RULES {
+        assert!(
+            manual.contains(&format!("`{}`", rule.id)),
+            "docs/findings.md lacks {}",
+            rule.id
+        );
+    }
+}
+
+/// What no kernel writes, anywhere.
+fn hostile() -> Vec<Vec<u8>> {
+    let max = u64::MAX;
+    let columns = format!("{max} {max} {max} {max} {max} {max} {max} {max} {max}\n");
+    vec![
+        b"".to_vec(),
+        b"\n\n\n".to_vec(),
+        b"-1 -1 -1 -1 -1 -1 -1 -1 -1\n".to_vec(),
+        columns.into_bytes(),
+        format!("{max}\n").into_bytes(),
+        b"99999999999999999999999999999999\n".to_vec(),
+        b"\xff\xfe\x00\x1b[2J\n".to_vec(),
+        b"[] [[]] #: #1: [ ] : = \\ \\777 \\04\n".to_vec(),
+        b"some avg10=nan avg60=inf avg300=-1 total=-1\nfull\n".to_vec(),
+        format!("x\n{0} partition {1} {1} -9223372036854775808\n", "a", max).into_bytes(),
+        format!("MemTotal: {max} kB\nSwapFree: {max} kB\nZswap: {max}\n").into_bytes(),
+        vec![b'a'; 1 << 16],
+        vec![b' '; 1 << 16],
+    ]
+}
+
+#[test]
+fn no_content_of_any_file_stops_an_observation() {
+    for (kernel, text) in MACHINES {
+        let (dir, host) = plant(kernel);
+        for (path, contents) in files(text) {
+            for bytes in hostile() {
+                put(dir.path(), &path, &bytes);
+                look(&host);
+            }
+            let at = dir.path().join(path.trim_start_matches('/'));
+            fs::remove_file(&at).unwrap();
+            look(&host);
+            fs::create_dir(&at).unwrap();
+            let now = look(&host);
+            assert!(
+                now.warnings.iter().any(|warning| warning.path == path)
+                    || path.ends_with("/dev")
+                    || path.ends_with("/partition")
+                    || path.ends_with("/dm/name")
+                    || path.ends_with("/meld")
+                    || path.ends_with("/cgroup.controllers")
+                    || path.contains("/proc/pressure/cpu")
+                    || path.contains("same_filled_pages_enabled"),
+                "{kernel}: nothing said of {path}"
+            );
+            fs::remove_dir(&at).unwrap();
+            // Nobody writes into it: who opens it waits for ever.
+            mkfifoat(CWD, &at, Mode::RWXU).unwrap();
+            look(&host);
+            fs::remove_file(&at).unwrap();
+            put(dir.path(), &path, contents);
+        }
+    }
+}
+
+fn look(host: &Host) -> Observation {
+    let now = Observation::read(host, PAGE);
+    let found = found(&now);
+    let shown = serde_json::to_string(&(&now, now.tiers(), now.differences(), &found)).unwrap();
+    assert!(!shown.contains('\x1b'));
+    metrics::render(&now, &found);
+    now
+}
+
+/// The parser of Prometheus' own Python library reads every metric of every machine.
+#[test]
+fn a_real_parser_takes_the_metrics() {
+    let script = "import sys\n\
+        from prometheus_client.parser import text_string_to_metric_families as parse\n\
+        for f in parse(sys.stdin.read()):\n\
+        \x20   for s in f.samples: print(s.name, f.type, s.value)\n";
+    // The user's python3 may be another than the system's, which has the package.
+    let has = |python: &&str| {
+        Command::new(python)
+            .args(["-c", "import prometheus_client"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has) else {
+        eprintln!("SKIP: python3 has no prometheus_client here");
+        return;
+    };
+    for (kernel, _) in MACHINES {
+        let (_dir, host) = plant(kernel);
+        let now = Observation::read(&host, PAGE);
+        let text = metrics::render(&now, &found(&now));
+        let mut child = Command::new(python)
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{kernel}: {text}");
+        let read = String::from_utf8(output.stdout).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(read.lines().count(), samples, "{kernel}");
+        assert!(
+            read.contains("zmeld_swap_out_pages_total counter"),
+            "{read}"
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_exist() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/grafana/zmeld.json"
+    );
+    let text = fs::read_to_string(path).unwrap();
+    let board: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut asked = 0;
+    for panel in board["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            for name in query
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .filter(|word| word.starts_with("zmeld_"))
+            {
+                asked += 1;
+                let known = metrics::FAMILIES.iter().any(|family| family.name == name);
+                assert!(known, "{name} in {query}");
+            }
+        }
+    }
+    assert!(asked > 20, "{asked}");
+}
+
+#[test]
+fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
+    // Without a twin the object is stored; with one its size is saved by melding.
+    let (_dir, host) = plant("7.2");
+    let now = Observation::read(&host, PAGE);
+    let told = |twin: bool, hidden: bool| {
+        let mut now = now.clone();
+        for device in &mut now.devices {
+            let (held, melding) = (device.held.as_mut(), device.melding.as_mut());
+            if let (Some(held), Some(melding)) = (held, melding) {
+                if twin {
+                    for (name, more) in [("bytes_melded", 1000), ("inline_melded", 1)] {
+                        *melding.counters.get_mut(name).expect(name) += more;
+                    }
+                } else {
+                    held.compressed_bytes += 1000;
+                }
+            }
+            if hidden {
+                device.hide_melding();
+            }
+        }
+        metrics::render(&now, &found(&now))
+    };
+    assert_ne!(told(true, false), told(false, false));
+    assert_eq!(told(true, true), told(false, true));
+    assert!(told(true, true).contains("zmeld_device_mismatches_total"));
+    assert!(told(true, true).contains("zmeld_device_encode_errors_total"));
+}
