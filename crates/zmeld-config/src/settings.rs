@@ -16,7 +16,7 @@ section! {
         /// How anonymous pages and cached files are weighed, 0 to 200.
         swappiness: Option<Swappiness>, kernel("swappiness", "how pages and cached files are weighed");
         /// How many pages are read at once: 2 to the power of it.
-        page_cluster: Option<u8>, range(0, 10), kernel("page-cluster", "how many pages are read at once");
+        page_cluster: Option<u8>, range(0, 10), kernel("page-cluster", "pages read at once, as a power of 2");
         /// How far the watermarks are apart, in ten-thousandths of memory.
         watermark_scale_factor: Option<u16>, range(1, 3_000), kernel("watermark_scale_factor", "how early reclaim begins");
         /// How much is reclaimed beyond the watermark when memory is fragmented,

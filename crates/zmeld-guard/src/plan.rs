@@ -287,6 +287,8 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         let (left, below) = (bytes(left), bytes(below));
         format!("programs can take {left} more; below {below} something is ended")
     });
-    let lines = room.into_iter().chain(census.owners.iter().map(line));
+    let owners = census.owners.iter();
+    let owners = owners.filter(|it| it.held.all_bytes > 0);
+    let lines = room.into_iter().chain(owners.map(line));
     Ok(lines.chain(unmatched(host, rule)).collect())
 }

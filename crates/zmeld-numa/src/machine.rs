@@ -150,6 +150,11 @@ impl NumaMachine {
         Ok(self)
     }
 
+    /// Which node has that number.
+    pub fn place(&self, number: usize) -> Option<usize> {
+        self.node_numbers.iter().position(|it| *it == number)
+    }
+
     /// Checks that each processor reaches the memory of each node, as a simulation takes it.
     ///
     /// # Errors
@@ -265,13 +270,13 @@ impl NumaMachine {
 
 impl fmt::Display for NumaMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} nodes, {} processors",
-            self.name,
-            self.nodes(),
-            self.processors_total()
-        )
+        let counted = |number: usize, of: &str| match number {
+            1 => format!("1 {of}"),
+            many => format!("{many} {of}s"),
+        };
+        let nodes = counted(self.nodes(), "node");
+        let processors = counted(self.processors_total(), "processor");
+        write!(f, "{}: {nodes}, {processors}", self.name)
     }
 }
 

@@ -279,7 +279,11 @@ impl Workload {
             within("gap_ms", gap_ms, 0.0..=f64::MAX)?;
         }
         match self.start {
-            StartNode::OnNode { node } if machine.processors.get(node).is_none_or(|&n| n == 0) => {
+            StartNode::OnNode { node }
+                if machine
+                    .place(node)
+                    .is_none_or(|at| machine.processors[at] == 0) =>
+            {
                 Err((
                     "start",
                     format!("processes start on node {node}, which has no processor"),
@@ -326,7 +330,10 @@ impl Workload {
                 StartNode::LeastLoaded => None,
                 StartNode::Random => Some(rng.random_range(0..processors)),
                 StartNode::InTurn => Some(index % processors),
-                StartNode::OnNode { node } => Some(machine.processors[..node].iter().sum()),
+                StartNode::OnNode { node } => {
+                    let before = &machine.processors[..machine.place(node).unwrap_or(0)];
+                    Some(before.iter().sum())
+                }
             };
             match self.arrivals {
                 Arrivals::Together => {}

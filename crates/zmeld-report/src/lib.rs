@@ -46,7 +46,7 @@ pub mod text;
 pub mod units;
 
 pub use document::{Document, Section, Tone};
-pub use plot::{Axis, Bars, Lines, Plot};
+pub use plot::{Axis, Bars, Histogram, Lines, Plot};
 pub use style::Style;
 pub use table::{Cell, Column, Row, Table};
 pub use units::{Estimate, Unit};

@@ -4,12 +4,15 @@
 //! be anything. What cannot be drawn (NaN, infinities) is left out.
 
 mod bars;
+mod frame;
+mod histogram;
 mod lines;
 mod scale;
 
 use maud::{html, Markup};
 
 pub use bars::Bars;
+pub use histogram::Histogram;
 pub use lines::Lines;
 
 use crate::palette::SERIES;
@@ -71,10 +74,16 @@ pub(crate) fn css() -> String {
          figcaption{font-weight:600;margin-bottom:.5rem}\
          .zm-key{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;font-size:.85rem}\
          .zm-key svg{width:26px;height:8px;margin-right:.4rem}\
-         .zm-bars{width:100%}.zm-bars th{text-align:right}\
-         .zm-bars .bar{width:60%;min-width:10rem}\
-         .zm-bars .bar div{position:relative;height:1rem}\
+         .zm-key i{display:inline-block;width:.8em;height:.8em;margin-right:.4rem}\
+         .zm-bars{width:100%}.zm-bars th{text-align:right}.zm-bars tr>*{border:0}\
+         .zm-bars .bar{width:66%;min-width:10rem}\
+         @media screen and (min-width:601px){.zm-bars th{white-space:nowrap}}\
+         .zm-bars .bar div{position:relative;height:1.4rem}\
          .zm-bars i,.zm-bars b{position:absolute;top:0;bottom:0;min-width:1px}\
+         .zm-bars i{overflow:hidden;text-indent:.4rem;font:600 .8rem/1.4rem system-ui,sans-serif;color:var(--page);white-space:nowrap}\
+         .zm-bars .axis{font-size:.8rem;color:var(--quiet)}.zm-bars .axis td{padding-top:0;padding-bottom:0;text-align:right}\
+         .zm-bars .axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\
+         @media screen and (max-width:600px){.zm-bars .axis span:nth-child(even){display:none}}\
          .zm-bars b{top:.4rem;bottom:.4rem;background:var(--text);outline:1px solid var(--page)}\
          svg.zm{display:block;width:100%;min-width:600px;height:auto;overflow:visible}\
          .zm text{font:13px system-ui,sans-serif;fill:var(--text);font-variant-numeric:tabular-nums}\

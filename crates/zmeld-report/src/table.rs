@@ -290,6 +290,38 @@ impl Table {
         &mut self.rows[at]
     }
 
+    /// Adds a column on the right with its cells, one a row.
+    pub fn push(&mut self, column: Column, cells: impl IntoIterator<Item = Cell>) {
+        self.columns.push(column);
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            row.cells.push(cell);
+        }
+    }
+
+    /// Without the columns that no row has.
+    pub fn without_empty_columns(&self) -> Table {
+        let at_all = |at: &usize| self.rows.iter().any(|it| it.cells[*at] != Cell::Empty);
+        self.only((0..self.columns.len()).filter(at_all))
+    }
+
+    /// The columns before that one; and it and those behind it, with what names the row.
+    pub fn split(&self, at: usize) -> (Table, Table) {
+        let rest = std::iter::once(0).chain(at..self.columns.len());
+        (self.only(0..at), self.only(rest))
+    }
+
+    /// These columns, without notes.
+    fn only(&self, columns: impl Iterator<Item = usize>) -> Table {
+        let mut table = Table::new(&self.title);
+        table.rows.clone_from(&self.rows);
+        table.rows.iter_mut().for_each(|row| row.cells.clear());
+        for at in columns {
+            let cells = self.rows.iter().map(|it| it.cells[at].clone());
+            table.push(self.columns[at].clone(), cells);
+        }
+        table
+    }
+
     /// Each column with its cells.
     pub fn columns(&self) -> impl Iterator<Item = (&Column, Vec<&Cell>)> {
         let columns = self.columns.iter().enumerate();

@@ -80,6 +80,51 @@ pub fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
+/// A sparkline: a character for each value, from nothing to `top`; a blank where there is none.
+pub fn spark(values: impl IntoIterator<Item = f64>, top: f64) -> String {
+    let levels = (LEVELS.len() - 1) as f64;
+    let values = values.into_iter();
+    let drawn = values.map(|value| match (value / top * levels).ceil() {
+        _ if !value.is_finite() => ' ',
+        // Nothing of nothing.
+        level if level.is_nan() => LEVELS[0].0,
+        level => LEVELS[level.clamp(0.0, levels) as usize].0,
+    });
+    drawn.collect()
+}
+
+/// A sparkline's characters, and what stands for them where there is ASCII alone.
+const LEVELS: [(char, char); 8] = [
+    ('▁', '_'),
+    ('▂', '.'),
+    ('▃', ':'),
+    ('▄', '-'),
+    ('▅', '='),
+    ('▆', '+'),
+    ('▇', '*'),
+    ('█', '#'),
+];
+
+/// The text for a terminal that has ASCII alone, as wide as it was.
+pub fn ascii(text: &str) -> String {
+    let one = |c: char| match c {
+        _ if c.is_ascii() => c,
+        '–' | '─' => '-',
+        '•' => '*',
+        '…' => '~',
+        '\u{202f}' => ' ',
+        _ => LEVELS
+            .iter()
+            .find(|(level, _)| *level == c)
+            .map_or('?', |it| it.1),
+    };
+    let parts = text.chars().map(|c| match c.width() {
+        Some(width) => one(c).to_string().repeat(width),
+        None => c.to_string(),
+    });
+    parts.collect()
+}
+
 /// A text as Markdown that GitHub shows literally; `code` in single backticks stays code.
 pub fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
@@ -139,6 +184,14 @@ mod tests {
         );
         assert_eq!(shorten("short", 16), "short");
         assert_eq!(shorten("anything", 0), "");
+    }
+
+    #[test]
+    fn a_sparkline_rises_from_nothing_to_the_top() {
+        let values = [0.0, 0.1, 50.0, 99.0, 100.0, 400.0, f64::NAN];
+        assert_eq!(spark(values, 100.0), "▁▂▅███ ");
+        assert_eq!(spark([0.0, 0.0], 0.0), "▁▁");
+        assert_eq!(ascii("▁▂▅█ – 1\u{202f}234 猫"), "_.=# - 1 234 ??");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 use zmeld_report::{
-    cells, Axis, Bars, Column, Document, Estimate, Lines, Plot, Section, Style, Table, Tone, Unit,
+    cells, Axis, Bars, Column, Document, Estimate, Histogram, Lines, Plot, Section, Style, Table,
+    Tone, Unit,
 };
 
 const HOSTILE: &str = "</title></style><script>alert(1)</script><img src=x onerror=\"alert(2)\">' \x1b[2J\u{202e}&amp;";
@@ -50,6 +51,11 @@ fn plots_of(name: &str, points: &[(f64, f64)]) -> Vec<Plot> {
             .band(name, points.iter().map(|(a, _)| *a).zip(estimates()))
             .into(),
     ];
+    let values = || points.iter().map(|(_, value)| *value);
+    let bars = Bars::new(name, name, Unit::Bytes).parts([name, name]);
+    plots.push(bars.stack(name, values()).stack(name, []).into());
+    let histogram = Histogram::new(name, bytes(), axis(), points.first().map_or(0.0, |it| it.0));
+    plots.push(histogram.series(name, values()).series(name, [1.0]).into());
     let bars = Bars::new(name, name, Unit::Ratio);
     plots.push(estimates().fold(bars, |plot, it| plot.bar(name, it)).into());
     plots

@@ -90,6 +90,8 @@ pub(crate) fn codec_result(
         melded_compressed_bytes: melded_compressed,
         melded_memory_used_bytes: melded_used,
         incompressible_pages: all.raw.round() as u64,
+        melded_incompressible_pages: contents.raw.round() as u64,
+        pages_by_size: all.by_size.map(|count| count.round() as u64).to_vec(),
         ratio,
         ratio_interval: ratio * measured.interval(pages),
         memory_at_scale_bytes: at_scale.round() as u64,

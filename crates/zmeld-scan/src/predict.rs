@@ -2,6 +2,9 @@
 
 use zmeld_store::Geometry;
 
+/// Ranges of compressed sizes that are told.
+pub(crate) const SIZE_RANGES: usize = 32;
+
 /// Sums over pages that were compressed with one codec, by weight. Whole weights
 /// stay exact up to 2^53.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub(crate) struct CompressionSums {
     /// and of these times the squared bytes.
     moments: [f64; 3],
     pub raw: f64,
+    /// Compressed ones by size, each range a part of a page.
+    pub by_size: [f64; SIZE_RANGES],
     /// Objects in each size class.
     classes: Vec<f64>,
     page_size: f64,
@@ -25,6 +30,7 @@ impl CompressionSums {
             bytes: 0.0,
             moments: [0.0; 3],
             raw: 0.0,
+            by_size: [0.0; SIZE_RANGES],
             classes: vec![0.0; geometry.classes()],
             page_size: geometry.page_size().into(),
         }
@@ -39,8 +45,12 @@ impl CompressionSums {
         self.pages += weight;
         self.bytes += bytes * weight;
         add_moments(&mut self.moments, weight * weight, bytes);
-        if size == geometry.page_size() {
-            self.raw += weight;
+        match size == geometry.page_size() {
+            true => self.raw += weight,
+            false => {
+                let range = size.saturating_sub(1) as usize * SIZE_RANGES;
+                self.by_size[range / geometry.page_size() as usize] += weight;
+            }
         }
         self.classes[geometry.class(size)] += weight;
     }
@@ -52,6 +62,9 @@ impl CompressionSums {
             *mine += theirs;
         }
         self.raw += other.raw;
+        for (mine, theirs) in self.by_size.iter_mut().zip(other.by_size) {
+            *mine += theirs;
+        }
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             *mine += theirs;
         }
@@ -64,6 +77,7 @@ impl CompressionSums {
             bytes: self.bytes * factor,
             moments: self.moments.map(|moment| moment * factor * factor),
             raw: self.raw * factor,
+            by_size: self.by_size.map(|count| count * factor),
             classes: self.classes.iter().map(|count| count * factor).collect(),
             page_size: self.page_size,
         }

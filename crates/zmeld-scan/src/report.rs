@@ -1,11 +1,14 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
 use zmeld_config::advice::size;
+use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
-use zmeld_report::{cells, Bars, Column, Document, Estimate, Section, Table, Tone, Unit};
+use zmeld_report::{cells, Axis, Bars, Column, Document, Estimate, Histogram, Section, Table};
+use zmeld_report::{Tone, Unit};
 
 use crate::advice::AdviceKind;
-use crate::ScanResult;
+use crate::result::CodecResult;
+use crate::{Program, ScanResult};
 
 /// What was asked for, as far as a report says so.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +17,8 @@ pub struct Asked {
     pub shared: bool,
     /// Pages of mapped files were read.
     pub mapped_files: bool,
+    /// All programs are told, not the first ten.
+    pub programs: bool,
 }
 
 /// For the terminal and Markdown, or with `plots` for the page.
@@ -22,10 +27,12 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
     // On a terminal the last lines are what is seen first, on a page the first.
     if plots {
-        document = document.section(advice_section(result));
+        document = document
+            .section(picture_section(result))
+            .section(advice_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
-        document = document.section(memory_section(result, asked, plots));
+        document = document.section(memory_section(result, asked));
     }
     if result.pages.compressible() > 0 {
         document = document.section(codec_section(result));
@@ -33,7 +40,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
             document = document.section(gain_section(result));
         }
         document = document
-            .section(program_section(result, plots))
+            .section(program_section(result, asked))
             .section(duplicate_section(result));
     }
     document = document
@@ -121,7 +128,7 @@ fn lead(result: &ScanResult) -> String {
     )
 }
 
-fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
+fn memory_section(result: &ScanResult, asked: Asked) -> Section {
     let pages = &result.pages;
     let parts = [
         ("zero", pages.zero),
@@ -141,16 +148,7 @@ fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
         pages.total * result.page_size,
         1.0
     ]);
-    let mut section = Section::new("What the pages are");
-    if plots {
-        let mut bars = Bars::new("What memory consists of", "size", Unit::Bytes);
-        for (name, count) in parts {
-            let size = (count * result.page_size) as f64;
-            bars = bars.bar(name, Estimate::exact(size));
-        }
-        section = section.plot(bars);
-    }
-    section = section.table(table);
+    let section = Section::new("What the pages are").table(table);
     match where_they_are(result, asked) {
         values if values.is_empty() => section,
         values => section.values(values),
@@ -330,49 +328,138 @@ fn duplicate_section(result: &ScanResult) -> Section {
     section.values(values)
 }
 
-/// Who would gain: so many are shown, JSON has all.
+/// Who would gain: so many are shown at first.
 const PROGRAMS_SHOWN: usize = 10;
 
-fn program_section(result: &ScanResult, plots: bool) -> Section {
-    let section = Section::new("Who would gain");
-    let (Some(codec), false) = (result.told_codec(), result.programs.is_empty()) else {
-        return section;
-    };
-    let shown = result.programs.iter().take(PROGRAMS_SHOWN);
-    let mut table = zmeld_report::table!("", for program in shown.clone(),
-        where {
-            let number = match program.processes {
-                1 => program.program.clone(),
-                more => format!("{} ({} processes)", program.program, count(more)),
-            };
-        }
-        Column::text("program") => number,
+/// The table of programs: the first so many.
+fn programs(result: &ScanResult, most: usize) -> Table {
+    zmeld_report::table!("", for program in result.programs.iter().take(most),
+        Column::text("program") => program.program.as_str(),
+        Column::count("number").key("processes") => program.processes,
         Column::path("control group") => &program.group,
         Column::bytes("pages") => program.bytes,
         Column::ratio("ratio") => program.ratio(),
         Column::bytes("saved") => program.saved_bytes(),
         Column::bytes("identical") => program.duplicate_bytes,
-    );
-    let left = result.programs.len().saturating_sub(PROGRAMS_SHOWN);
-    let more = match left {
+    )
+}
+
+/// The table of programs for CSV: everything.
+pub fn program_table(result: &ScanResult) -> Table {
+    programs(result, usize::MAX)
+}
+
+fn program_section(result: &ScanResult, asked: Asked) -> Section {
+    let section = Section::new("Who would gain");
+    let (Some(codec), false) = (result.told_codec(), result.programs.is_empty()) else {
+        return section;
+    };
+    let most = match asked.programs {
+        true => usize::MAX,
+        false => PROGRAMS_SHOWN,
+    };
+    let mut table = programs(result, most);
+    let more = match result.programs.len().saturating_sub(most) {
         0 => String::new(),
-        left => format!(" {} more: --json.", count(left as u64)),
+        left => format!(" {} more: --programs.", count(left as u64)),
     };
     table.note(format!(
-        "Pages: without those of zeros and of one repeated word. Saved: with {}, all of them swapped \
-         out, nothing melded. Identical: pages that melding would drop.{more}",
+        "Number: of processes. Pages: without those of zeros and of one repeated word. Saved: with \
+         {}, all of them swapped out, nothing melded. Identical: pages that melding would drop.{more}",
         codec.codec
     ));
-    let mut section = section;
-    if plots {
-        let mut bars = Bars::new("Saved by compressing", "size", Unit::Bytes);
-        for program in shown {
-            let saved = program.saved_bytes().unwrap_or(0) as f64;
-            bars = bars.bar(&program.program, Estimate::exact(saved));
-        }
-        section = section.plot(bars);
-    }
     section.table(table)
+}
+
+/// What a page opens with: what pages become, how small, and whose.
+fn picture_section(result: &ScanResult) -> Section {
+    let section = Section::new("");
+    let Some(codec) = result
+        .told_codec()
+        .filter(|_| result.pages.compressible() > 0)
+    else {
+        return section;
+    };
+    let section = section
+        .plot(becomes(result, codec))
+        .plot(sizes(result, codec));
+    match result
+        .programs
+        .iter()
+        .any(|it| it.compressed_bytes.is_some())
+    {
+        true => section.plot(by_program(result, codec)),
+        false => section,
+    }
+}
+
+/// The pages as they are, compressed, and melded, too.
+fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
+    let pages = &result.pages;
+    let size = |pages: u64| (pages * result.page_size) as f64;
+    let raw = size(codec.melded_incompressible_pages);
+    let melded = codec.melded_memory_at_scale_bytes as f64;
+    let of_twins = codec.memory_at_scale_bytes as f64 - melded;
+    let bars = Bars::new("What the pages become", "RAM", Unit::Bytes)
+        .parts(["zero", "same-filled", "duplicate", "compressed", "raw"])
+        .stack(
+            "as they are",
+            [
+                size(pages.zero),
+                size(pages.same_filled),
+                size(pages.duplicate),
+                size(pages.unique) - raw,
+                raw,
+            ],
+        )
+        .stack(
+            &format!("compressed with {}", codec.codec),
+            [0.0, 0.0, of_twins, melded - raw, raw],
+        );
+    match pages.duplicate {
+        0 => bars,
+        _ => bars.stack("and melded", [0.0, 0.0, 0.0, melded - raw, raw]),
+    }
+}
+
+fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
+    let share = |pages: u64| pages as f64 / result.pages.compressible().max(1) as f64;
+    let ranges = codec.pages_by_size.len();
+    let compressed = codec.pages_by_size.iter().map(|it| share(*it));
+    // They take the whole page, and so stand in the last range.
+    let raw = (1..=ranges).map(|range| match range == ranges {
+        true => share(codec.incompressible_pages),
+        false => 0.0,
+    });
+    Histogram::new(
+        &format!("Sizes of pages compressed with {}", codec.codec),
+        Axis::new("size of a page when it is compressed", Unit::Bytes),
+        Axis::new("share of the pages", Unit::Fraction),
+        result.page_size as f64 / ranges.max(1) as f64,
+    )
+    .series("compressed", compressed)
+    .series("raw (does not compress)", raw)
+}
+
+fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
+    let title = format!("Who would gain with {}", codec.codec);
+    let bars = Bars::new(&title, "pages", Unit::Bytes).parts(["RAM taken", "saved"]);
+    let shown = result.programs.iter().take(PROGRAMS_SHOWN);
+    shown.fold(bars, |bars, program| {
+        let parts = program.compressed_bytes.zip(program.saved_bytes());
+        match parts {
+            Some((taken, saved)) => bars.stack(&named(program), [taken as f64, saved as f64]),
+            None => bars,
+        }
+    })
+}
+
+/// A program with the last name of its control group.
+fn named(program: &Program) -> String {
+    match program.group.rsplit('/').next() {
+        None | Some("") => program.program.clone(),
+        Some(group) => format!("{} ({})", program.program, text::shorten(group, 12)),
+    }
 }
 
 fn cold_section(result: &ScanResult) -> Section {

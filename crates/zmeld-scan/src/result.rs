@@ -103,8 +103,12 @@ pub struct CodecResult {
     /// The second after melding and compaction, with what the shares take beside the
     /// pool: 24 bytes for each content that stands in several pages.
     pub melded_memory_used_bytes: u64,
-    /// Pages kept raw.
+    /// Pages kept raw, without melding.
     pub incompressible_pages: u64,
+    /// The same after melding.
+    pub melded_incompressible_pages: u64,
+    /// The others by compressed size, without melding: up to a 32nd of a page, up to two 32nds, and so on.
+    pub pages_by_size: Vec<u64>,
     /// Bytes of pages for each byte of `compressed_bytes`, same-filled pages left out.
     pub ratio: f64,
     /// Half a 95 % confidence interval of `ratio`, in the ratio's unit; 0 when all was compressed.

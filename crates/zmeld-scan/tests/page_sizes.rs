@@ -30,14 +30,16 @@ fn scanned(bytes: &[u8], page_size: usize) -> Result<ScanResult, ScanError> {
     )
 }
 
-/// 40 pages: text with the page's number in each line, but for four of zeros and four
-/// that are another one again.
+/// 40 pages: text with the page's number in each line, but for one of noise, four of zeros and
+/// four that are another one again.
 fn pages(page_size: usize) -> Vec<Vec<u8>> {
     let page = |number: usize| -> Vec<u8> {
         let line = |at: usize| format!("{number} {} {at}\n", at * at % 977).into_bytes();
         (0..).flat_map(line).take(page_size).collect()
     };
-    let mut pages: Vec<Vec<u8>> = (0..32).map(page).collect();
+    let noise = |at: u64| (at.wrapping_mul(at | 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    let mut pages: Vec<Vec<u8>> = (0..31).map(page).collect();
+    pages.push((1..=page_size as u64).map(noise).collect());
     pages.extend(vec![vec![0; page_size]; 4]);
     pages.extend((0..4).map(page));
     pages
@@ -61,11 +63,31 @@ fn pages_of_other_machines_are_predicted_for() {
                 let mut back = vec![1; page_size];
                 stream.decompress(&object[..size], &mut back).unwrap();
                 assert_eq!(&back, page);
-                sizes.push(size as u32);
+                // What does not compress is kept as it is.
+                sizes.push(size.min(page_size) as u32);
             }
             let what = format!("{} on pages of {page_size}", candidate.name);
             let bytes = sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
             assert_eq!(codec.compressed_bytes, bytes, "{what}");
+            let raw =
+                |sizes: &[u32]| sizes.iter().filter(|it| **it == page_size as u32).count() as u64;
+            assert_eq!(codec.incompressible_pages, 1, "{what}");
+            assert_eq!(
+                codec.melded_incompressible_pages,
+                raw(&sizes[..32]),
+                "{what}"
+            );
+            for (range, &count) in codec.pages_by_size.iter().enumerate() {
+                let part = page_size / 32;
+                let is_in = |size: &&u32| {
+                    (range * part + 1..=(range + 1) * part).contains(&(**size as usize))
+                        && **size < page_size as u32
+                };
+                let found = sizes.iter().filter(is_in).count() as u64;
+                assert_eq!(count, found, "{what}, range {range}");
+            }
+            let compressed: u64 = codec.pages_by_size.iter().sum();
+            assert_eq!(compressed + codec.incompressible_pages, 36, "{what}");
             let used = |sizes: &[u32]| -> u64 {
                 let mut classes = vec![0; pool.geometry.classes()];
                 for &size in sizes {

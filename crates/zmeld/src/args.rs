@@ -23,6 +23,7 @@ Examples:
   zmeld scan --file core.1234       a core, a memory dump, any file
   zmeld scan --codecs lz4,zstd:1 --full --json
   zmeld scan --html scan.html       a page with plots
+  zmeld scan --csv --programs       who would gain, for a spreadsheet
   zmeld scan --survey /srv/surveys --label role=web
                                     a small file for the report on many machines
   zmeld scan --survey /srv/surveys --quiet
@@ -60,6 +61,10 @@ pub struct ScanArgs {
     #[command(flatten)]
     pub format: Format,
 
+    /// Tell of all programs that would gain, not of ten; with --csv of these, not of codecs
+    #[arg(long, help_heading = "Output")]
+    pub programs: bool,
+
     /// Write a self-contained page with plots as well
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
@@ -77,7 +82,7 @@ pub struct ScanArgs {
 }
 
 /// What a survey cannot be combined with: it reads live memory, with its own codecs.
-const NOT_IN_SURVEYS: [&str; 13] = [
+const NOT_IN_SURVEYS: [&str; 14] = [
     "swap",
     "file",
     "raw",
@@ -88,6 +93,7 @@ const NOT_IN_SURVEYS: [&str; 13] = [
     "codecs",
     "full",
     "threads",
+    "programs",
     "html",
     "require_ratio",
     "require_duplicates",

@@ -131,11 +131,17 @@ impl Message {
         }
     }
 
-    /// For what is mostly over before anybody wonders.
+    /// For what is mostly over before anybody wonders; a log is told later than a terminal.
     pub fn of_long_work() -> Message {
+        let message = Message::of_swapping();
+        message.shown().said = Some(message.begin);
+        message
+    }
+
+    /// For what keeps the machine busy: a log is told as soon as a terminal.
+    pub fn of_swapping() -> Message {
         let mut message = Message::new();
         message.quiet_for = QUIET_FOR;
-        message.shown().said = Some(message.begin);
         message
     }
 
@@ -225,5 +231,22 @@ impl Message {
 impl Drop for Message {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_hears_of_swapping_after_two_seconds() {
+        for (mut message, is_due) in [
+            (Message::of_swapping(), true),
+            (Message::of_long_work(), stderr().is_terminal()),
+        ] {
+            assert!(!message.is_due());
+            message.begin -= QUIET_FOR;
+            assert_eq!(message.is_due(), is_due);
+        }
     }
 }

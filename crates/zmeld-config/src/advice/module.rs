@@ -62,11 +62,16 @@ pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<S
         // It stays as it is.
         (false, true) => None,
     };
+    let leads_to = if module.is_some() {
+        ":"
+    } else {
+        "; it can have"
+    };
     let ways = module.map(str::to_owned).into_iter().chain(device);
     let ways: Vec<String> = ways.chain(disk.map(str::to_owned)).collect();
     Some(match ways.is_empty() {
         true => what,
-        false => format!("{what}: {}", ways.join("; or ")),
+        false => format!("{what}{leads_to} {}", ways.join("; or ")),
     })
 }
 

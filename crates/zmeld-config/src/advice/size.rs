@@ -212,7 +212,7 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
     } else if needed >= half_as_small {
         (needed, "a fifth more than it takes when it is full")
     } else {
-        (half_as_small, "enough for pages that get half as small")
+        (half_as_small, "enough for pages that compress half as well")
     };
     let percent = (limit * 100.0 / ram_bytes.max(1) as f64).ceil();
     ((percent as u32).clamp(1, LIMIT_MAX_PERCENT), reason)

@@ -7,7 +7,7 @@ section! {
     /// are those below `/sys/module/zswap/parameters`.
     pub struct Zswap in Zswap {
         /// The codec's name; zswap takes no level, and has zword's level 2 by a name of its own.
-        compressor: Option<String>, by(compressor), kernel("compressor", "what pages are compressed with");
+        compressor: Option<String>, by(compressor), kernel("compressor", "the codec of new pages");
         /// The pool, where the kernel still has a choice (up to 6.17).
         zpool: Option<Zpool>, kernel("zpool", "how compressed pages are kept");
         /// How much of RAM it may use, in percent.

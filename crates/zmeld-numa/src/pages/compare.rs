@@ -4,20 +4,15 @@ use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::Scenario;
 use zmeld_report::statistics::mean::Interval;
-use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_report::{Bars, Cell, Column, Document, Section, Table, Unit};
 
-use super::{cell, provenance};
+use super::{cell, estimate, load, narrower, provenance, simulated, REPLICATIONS_USUAL};
 
 /// No value: the metric was not measured under this policy.
 const UNKNOWN: Interval = Interval {
     value: f64::NAN,
     half_width: 0.0,
 };
-
-/// The limits of a comparison, told first.
-const SIMULATION: &str =
-    "A simulation of page-migration policies, with a scheduler after Linux 2.6 and the scenario's \
-     processes; no memory of this machine is moved.";
 
 /// Several policies side by side, the first as base.
 pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
@@ -27,11 +22,37 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let suits = which_suits(base, &gains, scenario.replications, |one, other| {
         runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
     });
-    let lead = format!("{SIMULATION} {suits}");
+    let precision = precision(&gains[1..], scenario.replications);
+    let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
+        .plot(savings(base, &gains))
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
     provenance(Document::new("zmeld numa compare").lead(lead), scenario).section(tables)
+}
+
+/// Each policy's saving, with its interval.
+fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
+    let title = format!("Time saved over {base} (more is better)");
+    let bars = Bars::new(&title, "share of total time", Unit::Fraction);
+    gains[1..].iter().fold(bars, |bars, (policy, gain)| {
+        bars.bar(policy.as_str(), estimate(*gain))
+    })
+}
+
+/// What so many replications tell, where more would tell more.
+fn precision(gains: &[(PolicyName, Interval)], replications: u64) -> String {
+    let widths = gains.iter().map(|(_, gain)| gain.half_width);
+    let widest = widths.fold(0.0, f64::max);
+    let Some(times) = narrower(replications).filter(|_| widest > 0.0) else {
+        return String::new();
+    };
+    format!(
+        " With {replications} replications savings are known to ± {:.1} percentage points at worst; \
+         with {REPLICATIONS_USUAL} it would be about ± {:.1}.",
+        widest * 100.0,
+        widest * 100.0 / times
+    )
 }
 
 fn policies_table(
@@ -105,7 +126,7 @@ fn which_suits(
     let Some((best, gain)) = ranked.first().copied() else {
         return format!("No policy is faster than {base} here, beyond what chance explains.");
     };
-    let near: Vec<&str> = ranked[1..]
+    let mut near: Vec<&str> = ranked[1..]
         .iter()
         .filter(|(policy, other)| other.high() >= gain.low() || !is_faster(*best, *policy))
         .map(|(policy, _)| policy.as_str())
@@ -113,10 +134,11 @@ fn which_suits(
     if near.is_empty() {
         return format!("{best} suits best: it saves {} over {base}.", percent(gain));
     }
+    let last = near.pop().unwrap_or_default();
+    let others: String = near.iter().map(|it| format!(", {it}")).collect();
     format!(
-        "{best} and {} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
-         saves {}). More --replications narrow them.",
-        near.join(" and "),
+        "{best}{others} and {last} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
+         saves {}).",
         percent(gain)
     )
 }
@@ -154,5 +176,11 @@ mod tests {
         let none = gains((0.01, 0.02), (-0.2, 0.02));
         assert!(said(&none, true, 30).starts_with("No policy is faster than linux"));
         assert!(said(&apart, true, 1).starts_with("With a single replication"));
+        assert_eq!(
+            precision(&apart, 50),
+            " With 50 replications savings are known to ± 2.0 percentage points at worst; with 200 \
+             it would be about ± 1.0."
+        );
+        assert_eq!(precision(&apart, 200), "");
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::scenario::Scenario;
 use zmeld_report::statistics::mean::Interval;
-use zmeld_report::{Cell, Document, Estimate};
+use zmeld_report::{units, Cell, Document, Estimate};
 
 pub mod compare;
 pub mod lists;
@@ -20,6 +20,31 @@ pub(crate) fn share(interval: Interval) -> Estimate {
 
 pub(crate) fn cell(interval: Interval) -> Cell {
     Cell::from(estimate(interval))
+}
+
+/// The limits of every result, told first; `load` is what runs.
+pub(crate) fn simulated(load: &str) -> String {
+    format!(
+        "A simulation of published page-migration policies, with a scheduler after Linux 2.6 and \
+         {load}; no memory of this machine is moved."
+    )
+}
+
+/// The processes of a scenario.
+pub(crate) fn load(scenario: &Scenario) -> String {
+    let workload = &scenario.case.workload;
+    let size = units::count_real(workload.size_kb.mean());
+    format!("{} processes of {size} KB", workload.processes)
+}
+
+/// Replications that the study is judged with, and that others are held against.
+pub(crate) const REPLICATIONS_USUAL: u64 = 200;
+
+/// How many times narrower an interval of so many replications would be with the usual number;
+/// none where they are as many.
+pub(crate) fn narrower(replications: u64) -> Option<f64> {
+    let is_less = (2..REPLICATIONS_USUAL).contains(&replications);
+    is_less.then(|| (REPLICATIONS_USUAL as f64 / replications as f64).sqrt())
 }
 
 pub(crate) fn provenance(document: Document, scenario: &Scenario) -> Document {

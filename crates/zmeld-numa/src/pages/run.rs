@@ -7,7 +7,7 @@ use crate::time::to_s;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::{units, Column, Document, Plot, Section, Table, Unit};
 
-use super::provenance;
+use super::{load, provenance, simulated};
 
 /// One replication under one policy, in detail.
 pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Document {
@@ -25,8 +25,8 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Docume
         section = section.plot(local_accesses(policy, outcome));
     }
     let lead = format!(
-        "{} processes under {policy}: {} in all, {} of accesses local.",
-        outcome.processes.len(),
+        "{} Under {policy} it takes {} in all, with {} of accesses local.",
+        simulated(&load(scenario)),
         units::seconds(to_s(outcome.total_time)),
         units::percent(outcome.local_share())
     );

@@ -1,19 +1,29 @@
 //! The reproduction of the study, for a reader who has not read it.
 
 use crate::scenario::Scenario;
-use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint};
-use zmeld_report::{Cell, Column, Document, Section, Table};
+use crate::study::{self, JudgedClaim, Measure, MeasuredPoint, Reproduction, StudyPoint};
+use zmeld_report::{Column, Document, Section, Table};
 
-use super::{cell, provenance, share};
+use super::{cell, narrower, provenance, share, simulated, REPLICATIONS_USUAL};
 
 /// The reproduction of the study, for a reader who has not read it.
 pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
     let agree = study.claims.iter().filter(|claim| claim.agrees).count();
     let hold = study.shapes.iter().filter(|shape| shape.holds).count();
+    let sizes = study.points.iter().map(|it| it.point.size_kb);
+    let (least, most) = (sizes.clone().min(), sizes.max());
+    let load = format!(
+        "processes of {} to {} KB",
+        least.unwrap_or(0),
+        most.unwrap_or(0)
+    );
     let lead = format!(
-        "{agree} of {} published numbers and {hold} of {} described shapes come out, with one set of parameters for all.",
+        "{} {agree} of {} published numbers and {hold} of {} described shapes come out, with one \
+         set of parameters for all.{}",
+        simulated(&load),
         study.claims.len(),
-        study.shapes.len()
+        study.shapes.len(),
+        precision(study)
     );
     let mut document =
         Document::new("Page migration on a NUMA machine: a published study, reproduced")
@@ -24,6 +34,30 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
         document = document.section(figure.section(study));
     }
     provenance(document.section(free_parameters(scenario)), scenario)
+}
+
+/// How many verdicts chance may have decided, and what more replications would change.
+fn precision(study: &Reproduction) -> String {
+    let open = study.claims.iter().filter(|claim| !claim.is_decided);
+    let open = match open.count() {
+        0 => return String::new(),
+        open => open,
+    };
+    let mut widths: Vec<f64> = study.claims.iter().map(|it| it.ours.half_width).collect();
+    widths.sort_by(f64::total_cmp);
+    let typical = widths[widths.len() / 2];
+    let more = narrower(study.replications).map_or(String::new(), |times| {
+        format!(
+            "; with {REPLICATIONS_USUAL} it would be about ± {:.1}",
+            typical / times
+        )
+    });
+    format!(
+        " {open} of the {} verdicts on numbers are open: with {} replications ours are known to ± \
+         {typical:.1} percentage points (median){more}.",
+        study.claims.len(),
+        study.replications
+    )
 }
 
 fn question() -> Section {
@@ -55,25 +89,27 @@ fn claims(study: &Reproduction) -> Table {
     let mut table = zmeld_report::table!("Published numbers beside ours", for judged in &study.claims,
         where {
             let claim = &judged.claim;
+            let bound = claim.tolerance.of(claim.published);
             let published = match claim.wording {
-                "" => format!("{} %", claim.published),
-                wording if wording.ends_with(char::is_numeric) => format!("{wording} %"),
-                wording => format!("{} % ({wording})", claim.published),
+                "" => format!("{} % ± {bound:.1}", claim.published),
+                wording if wording.ends_with(char::is_numeric) => format!("{wording} % ± {bound:.1}"),
+                wording => format!("{} % ± {bound:.1} ({wording})", claim.published),
             };
         }
-        Column::text("figure") => claim.figure,
-        Column::text("load") => load_text(&claim.point),
+        Column::text("figure and load") => format!("{}: {}", claim.figure, load_text(&claim.point)),
         Column::text("measure") => match claim.measure {
             Measure::OnDemandGain => "on-demand saves",
             Measure::FullLoss => "full takes longer",
         },
-        Column::text("published") => published,
+        Column::text("published, near enough") => published,
         Column::percent("ours").with_interval() => share(judged.ours),
-        Column::text("near enough") => format!("± {:.1}", claim.tolerance.of(claim.published)),
-        Column::text("verdict") => verdict(judged.agrees),
+        Column::text("verdict") => verdict(judged),
     );
     table.note("Load: processes x size, mean run time, share a of it in accesses, share r of those to known places.");
-    table.note("Percent of linux's total time. Intervals are 95 %, from paired replications.");
+    table.note(
+        "Percent of linux's total time. Intervals are 95 %, from paired replications. Open: the \
+         interval reaches over what is near enough, so chance may decide.",
+    );
     table
 }
 
@@ -92,8 +128,13 @@ fn shapes(study: &Reproduction) -> Table {
     )
 }
 
-fn verdict(agrees: bool) -> Cell {
-    Cell::from(if agrees { "agrees" } else { "disagrees" })
+fn verdict(judged: &JudgedClaim) -> &'static str {
+    match (judged.agrees, judged.is_decided) {
+        (true, true) => "agrees",
+        (false, true) => "disagrees",
+        (true, false) => "open, agrees",
+        (false, false) => "open, disagrees",
+    }
 }
 
 fn load_text(point: &StudyPoint) -> String {

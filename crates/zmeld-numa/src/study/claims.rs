@@ -130,4 +130,13 @@ pub struct JudgedClaim {
     pub ours: Interval,
     /// Whether ours is within the tolerance.
     pub agrees: bool,
+    /// Whether its whole interval says the same.
+    pub is_decided: bool,
+}
+
+/// Whether ours, with its whole interval, is within the bound of what was published, or beyond it.
+pub(super) fn is_decided(claim: &Claim, ours: Interval) -> bool {
+    let bound = claim.tolerance.of(claim.published);
+    let apart = (ours.value - claim.published).abs();
+    (apart - bound).abs() >= ours.half_width
 }

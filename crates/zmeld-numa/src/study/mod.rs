@@ -100,6 +100,7 @@ fn judge<'m>(find: &dyn Fn(StudyPoint) -> &'m MeasuredPoint) -> Vec<JudgedClaim>
             claim,
             ours,
             agrees,
+            is_decided: claims::is_decided(&claim, ours),
         }
     };
     CLAIMS.iter().map(judged).collect()

@@ -1,4 +1,4 @@
-//! Horizontal bars from zero, with intervals and their values written out.
+//! Horizontal bars from zero, each of one value with its interval or of parts that add up.
 
 use maud::html;
 
@@ -12,8 +12,12 @@ use crate::units::{Estimate, Unit};
 pub struct Bars {
     title: String,
     axis: Axis,
-    bars: Vec<(String, Estimate)>,
+    parts: Vec<String>,
+    bars: Vec<(String, Vec<Estimate>)>,
 }
+
+/// Percent of the width that a character of a part's name takes, about.
+const CHARACTER: f64 = 2.5;
 
 impl Bars {
     /// A plot without bars; the label says what is measured.
@@ -21,41 +25,102 @@ impl Bars {
         Bars {
             title: title.into(),
             axis: Axis::new(label, unit).from_zero(),
+            parts: Vec::new(),
             bars: Vec::new(),
         }
     }
 
-    /// Adds a bar: a value, with or without an interval; NaN where there is none.
-    pub fn bar(mut self, name: &str, value: Estimate) -> Self {
-        self.bars.push((name.into(), value));
+    /// Names the parts of which each bar is made.
+    pub fn parts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.parts = names.into_iter().map(text::running).collect();
         self
     }
+
+    /// Adds a bar: a value, with or without an interval; NaN where there is none.
+    pub fn bar(mut self, name: &str, value: Estimate) -> Self {
+        self.bars.push((name.into(), vec![value]));
+        self
+    }
+
+    /// Adds a bar of parts, none below zero; NaN where there is none.
+    pub fn stack(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Self {
+        let values = values.into_iter().map(|it| Estimate::exact(it.max(0.0)));
+        self.bars.push((name.into(), values.collect()));
+        self
+    }
+
+    /// What stands behind a bar.
+    fn shown(&self, values: &[Estimate]) -> String {
+        match values {
+            [value] if value.has_interval() => self.axis.unit.format_estimate(*value),
+            [value] => self.axis.unit.format(value.value),
+            parts => {
+                let drawn = parts.iter().map(|it| it.value).filter(|it| it.is_finite());
+                self.axis.unit.format(drawn.sum())
+            }
+        }
+    }
+}
+
+/// Where each part of a bar begins and ends.
+fn spans(values: &[Estimate]) -> Vec<(f64, f64)> {
+    let mut end = 0.0;
+    let spans = values.iter().map(|it| {
+        let begin = end;
+        end += if it.value.is_finite() { it.value } else { 0.0 };
+        (begin, end)
+    });
+    spans.collect()
 }
 
 impl From<Bars> for Plot {
     fn from(plot: Bars) -> Plot {
-        let ends = plot.bars.iter().flat_map(|(_, e)| [e.value, e.low, e.high]);
+        let ends = plot.bars.iter().flat_map(|(_, values)| {
+            let spans = spans(values).into_iter().map(|(_, end)| end);
+            spans.chain(values.iter().flat_map(|e| [e.low, e.high]))
+        });
         let scale = Scale::new(&plot.axis, ends, (0.0, 100.0));
+        let share = |one: f64, other: f64| (scale.at(other) - scale.at(one)).abs();
         let stretch = |one: f64, other: f64| {
-            let (from, to) = (scale.at(one), scale.at(other));
-            format!("left:{:.2}%;width:{:.2}%", from.min(to), (to - from).abs())
+            let from = scale.at(one).min(scale.at(other));
+            format!("left:{from:.2}%;width:{:.2}%", share(one, other))
         };
-        let shown = |value: &Estimate| match value.has_interval() {
-            true => plot.axis.unit.format_estimate(*value),
-            false => plot.axis.unit.format(value.value),
+        let name = |part: usize| plot.parts.get(part).map_or("", String::as_str);
+        let told = |part: usize, value: f64| match name(part) {
+            "" => plot.axis.unit.format(value),
+            name => format!("{name}: {}", plot.axis.unit.format(value)),
         };
         let marks = html! {
+            @if !plot.parts.is_empty() {
+                ul.zm-key { @for (part, name) in plot.parts.iter().enumerate() {
+                    li { i class=(colour(part)) {} (name) }
+                } }
+            }
             table.zm-bars aria-label=(plot.axis.heading()) {
-                @for (name, value) in &plot.bars {
+                @for (bar, values) in &plot.bars {
                     tr {
-                        th scope="row" { (text::running(name)) }
-                        td.bar { div { @if value.value.is_finite() {
-                            i class=(colour(0)) style=(stretch(0.0, value.value)) {}
-                            @if value.has_interval() { b style=(stretch(value.low, value.high)) {} }
-                        } } }
-                        td.number { (shown(value)) }
+                        th scope="row" { (text::running(bar)) }
+                        td.bar { div {
+                            @for (part, (value, (from, to))) in values.iter().zip(spans(values)).enumerate() {
+                                @if value.value.is_finite() && (from != to || plot.parts.is_empty()) {
+                                    i class=(colour(part)) style=(stretch(from, to)) title=(told(part, value.value)) {
+                                        @if share(from, to) >= CHARACTER * text::width(name(part)) as f64 { (name(part)) }
+                                    }
+                                    @if value.has_interval() { b style=(stretch(value.low, value.high)) {} }
+                                }
+                            }
+                        } }
+                        td.number { (plot.shown(values)) }
                     }
                 }
+                tr.axis {
+                    td {}
+                    td.bar { div { @for (at, label) in scale.ticks() {
+                        span style=(format!("left:{at}%")) { (label) }
+                    } } }
+                    td {}
+                }
+                tr.axis { td {} td.bar { (plot.axis.heading()) " →" } td {} }
             }
         };
         Plot {

@@ -2,19 +2,12 @@
 
 use maud::{html, Markup};
 
+use super::frame::Frame;
 use super::scale::Scale;
 use super::{colour, Axis, Plot};
 use crate::text;
 use crate::units::Estimate;
 
-/// Pixels that a plot is wide, on desktops and paper, and high.
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 350.0;
-/// Where the axes are, with room for texts beside them.
-const LEFT: f64 = 90.0;
-const RIGHT: f64 = WIDTH - 30.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = HEIGHT - 40.0;
 /// Series with at most so many points have markers, which tell their values.
 const MARKERS_MAX: usize = 24;
 
@@ -98,32 +91,17 @@ impl From<Lines> for Plot {
     fn from(lines: Lines) -> Plot {
         let points = || lines.series.iter().flat_map(|(_, points)| points.iter());
         let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
-        let y = Scale::new(&lines.y, ends, (BOTTOM, TOP));
-        let x = Scale::new(&lines.x, points().map(|(x, _)| *x), (LEFT, RIGHT));
-        let key = |at| {
-            html! { svg viewBox="0 0 26 8" { line class=(line_class(at)) x1="0" x2="26" y1="4" y2="4" {} } }
-        };
-        let marks = html! {
-            ul.zm-key { @for (at, (name, _)) in lines.series.iter().enumerate() {
-                li { (key(at)) (text::running(name)) }
-            } }
-            svg.zm role="img" aria-label=(text::running(&lines.title)) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
-                @for (at, label) in x.ticks() {
-                    line.grid x1=(at) x2=(at) y1=(TOP) y2=(BOTTOM) {}
-                    text.tick x=(at) y=(BOTTOM + 16.0) text-anchor="middle" { (label) }
-                }
-                @for (at, label) in y.ticks() {
-                    line.grid x1=(LEFT) x2=(RIGHT) y1=(at) y2=(at) {}
-                    text.tick x=(LEFT - 6.0) y=(at) dy="4.5" text-anchor="end" { (label) }
-                }
-                text.axis x=(RIGHT) y=(BOTTOM + 34.0) text-anchor="end" { (lines.x.heading()) " →" }
-                text.axis x="8" y=(TOP - 16.0) { "↑ " (lines.y.heading()) }
-                @for at in 0..lines.series.len() { (lines.draw_series(at, &x, &y)) }
+        let xs = points().map(|(x, _)| *x);
+        let frame = Frame::new((&lines.x, xs), (&lines.y, ends));
+        let key = html! { @for (at, (name, _)) in lines.series.iter().enumerate() {
+            li {
+                svg viewBox="0 0 26 8" { line class=(line_class(at)) x1="0" x2="26" y1="4" y2="4" {} }
+                (text::running(name))
             }
-        };
-        Plot {
-            title: lines.title,
-            marks,
-        }
+        } };
+        let marks = html! { @for at in 0..lines.series.len() {
+            (lines.draw_series(at, &frame.x, &frame.y))
+        } };
+        frame.plot(&lines.title, key, marks)
     }
 }

@@ -30,6 +30,14 @@ impl Table {
         }
         out
     }
+
+    /// Columns that all of it takes side by side.
+    pub fn width(&self) -> usize {
+        let style = Style::plain(0);
+        let layout = Layout::new(self, &style);
+        let gaps = GAP * layout.widths.len().saturating_sub(1);
+        layout.widths.iter().sum::<usize>() + gaps
+    }
 }
 
 struct Layout<'a> {

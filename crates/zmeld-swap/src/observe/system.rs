@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::reader::{Problem, Reader};
+use super::share;
 use zmeld_linux::counters;
 use zmeld_linux::groups::hierarchy::NO_LIMIT;
 use zmeld_linux::groups::walk::OpenGroup;
@@ -181,6 +182,17 @@ pub struct LimitedGroup {
     /// How long its tasks waited for memory (`memory.pressure`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
+}
+
+/// From this share of its limit on, a group waits for its own memory.
+const AT_LIMIT: f64 = 0.9;
+
+impl LimitedGroup {
+    /// Whether it is so near its limit that its tasks wait for its own memory.
+    pub fn is_at_limit(&self) -> bool {
+        let used = self.memory_bytes.zip(self.memory_max_bytes);
+        used.is_some_and(|(used, limit)| share(used, limit) >= AT_LIMIT)
+    }
 }
 
 /// What a file that every kernel has says; nothing of one that is missing.

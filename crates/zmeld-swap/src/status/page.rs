@@ -86,6 +86,11 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(&status.tiers)),
         );
     }
+    details(document, status)
+}
+
+/// Adds all that is told below the tiers.
+pub fn details(mut document: Document, status: &Status) -> Document {
     if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
         document = document.section(differences(status));
     }
@@ -96,6 +101,11 @@ pub fn document(status: &Status) -> Document {
     if let Some(guard) = &status.observation.guard {
         document = document.section(guarded(guard));
     }
+    document.section(problems(status)).section(findings(status))
+}
+
+/// What could not be read.
+fn problems(status: &Status) -> Section {
     let warnings = status.observation.warnings.iter();
     let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();
     for (what, problem) in [
@@ -107,8 +117,7 @@ pub fn document(status: &Status) -> Document {
     ] {
         problems.extend(problem.iter().map(|problem| format!("{what}: {problem}")));
     }
-    let unread = Section::new("What could not be read").list(problems);
-    document.section(unread).section(findings(status))
+    Section::new("What could not be read").list(problems)
 }
 
 fn lead(status: &Status) -> String {
@@ -171,7 +180,7 @@ fn headroom(room: &Headroom) -> String {
     )
 }
 
-/// The table of tiers for files: a row a tier.
+/// The table of tiers for files, and for a live screen: a row a tier.
 pub fn tiers(states: &[TierState]) -> Table {
     zmeld_report::table!("", for tier in states,
         Column::path("tier") => &tier.name,
@@ -181,9 +190,9 @@ pub fn tiers(states: &[TierState]) -> Table {
         Column::bytes("size") => tier.size_bytes,
         Column::bytes("used") => tier.used_bytes,
         Column::bytes("stored") => tier.stored_bytes,
-        Column::bytes("compressed").key("compressed_bytes") => tier.compressed_bytes,
         Column::bytes("RAM taken").key("memory_used_bytes") => tier.memory_used_bytes,
         Column::ratio("ratio") => tier.ratio,
+        Column::bytes("compressed").key("compressed_bytes") => tier.compressed_bytes,
         Column::bytes("same-filled").key("same_filled_bytes") => tier.same_filled_bytes,
         Column::bytes("incompressible").key("incompressible_bytes") => tier.incompressible_bytes,
         Column::bytes("melded") => tier.melded_bytes,
@@ -198,7 +207,7 @@ const NAME_WIDTH: usize = 16;
 
 /// The table of tiers for readers: a column a tier, so that five of them fit into
 /// 80 columns. What no tier has is left out.
-pub fn side_by_side(states: &[TierState]) -> Table {
+fn side_by_side(states: &[TierState]) -> Table {
     let mut table = Table::new("").column(Column::text("tier"));
     for tier in states {
         let name = match states.len() {
@@ -207,14 +216,12 @@ pub fn side_by_side(states: &[TierState]) -> Table {
         };
         table = table.column(Column::number(&name));
     }
-    for (column, cells) in tiers(states).columns().skip(1) {
-        if cells.iter().any(|cell| **cell != Cell::Empty) {
-            let shown = cells.iter().map(|cell| match cell {
-                Cell::Empty => Cell::Empty,
-                cell => Cell::Text(column.show(cell)),
-            });
-            table.row(std::iter::once(Cell::from(column.title())).chain(shown));
-        }
+    for (column, cells) in tiers(states).without_empty_columns().columns().skip(1) {
+        let shown = cells.iter().map(|cell| match cell {
+            Cell::Empty => Cell::Empty,
+            cell => Cell::Text(column.show(cell)),
+        });
+        table.row(std::iter::once(Cell::from(column.title())).chain(shown));
     }
     table
 }

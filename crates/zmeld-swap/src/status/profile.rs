@@ -4,7 +4,7 @@
 //! Only what is there is named: a group's name is written where the machine has such a
 //! group now. Each entry has its reason as a comment.
 
-use crate::watch::reclaim;
+use crate::watch::{reclaim, Error};
 use zmeld_config::{
     Comments, Config, GroupPattern, GuardRule, MeldRule, Named, RamDriver, ReclaimRule,
 };
@@ -205,6 +205,7 @@ fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
 
 fn cannot_reclaim(host: &Host) -> Option<String> {
     match reclaim::hierarchy(host) {
+        Err(Error::CannotReclaim(why)) => Some(why),
         Err(err) => Some(err.to_string()),
         Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
     }

@@ -196,7 +196,7 @@ fn table(report: &Report) -> Table {
         // Raw pages are only copied.
         Column::mb_per_s("decompress") =>
             (raw < 0.99).then_some(codec.times.decompress_mb_per_s),
-        Column::nanoseconds("compress 99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
+        Column::nanoseconds("compress 99\u{202f}%").key("compress_p99_ns") => codec.times.compress_ns_p99,
     );
     table.note(
         "Memory used: in the kernel's pool, whole spans of its size classes. Raw: pages kept as \

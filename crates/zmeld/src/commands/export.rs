@@ -51,7 +51,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     let loaded = args.file.load()?;
     let config = &loaded.config;
     if *config == Config::default() {
-        bail!("nothing is configured; zmeld plan --toml --output /etc/zmeld.toml begins");
+        bail!("nothing is configured; zmeld plan --toml --output /etc/zmeld.toml writes a configuration");
     }
     for warning in &loaded.warnings {
         output::say(warning);

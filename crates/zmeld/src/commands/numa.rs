@@ -164,6 +164,8 @@ pub struct RunBody<'a> {
     stalls_ps: Stalls,
     /// Accesses over time.
     timeline: &'a Timeline,
+    /// What the machine calls its nodes, in the order of the next two.
+    nodes: &'a [usize],
     /// Accesses to resident pages: a row for each processor's node, a column for each page's;
     /// empty where it was not recorded.
     traffic_refs: &'a [u64],
@@ -189,6 +191,7 @@ fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
         counters: &outcome.counters,
         stalls_ps: outcome.stalls,
         timeline: &outcome.timeline,
+        nodes: &scenario.case.machine.node_numbers,
         traffic_refs: &outcome.traffic_refs,
         pages_copied: &outcome.pages_copied,
     };

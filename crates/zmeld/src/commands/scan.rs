@@ -56,6 +56,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let asked = report::Asked {
         shared: args.source.shared,
         mapped_files: args.source.mapped_files,
+        programs: args.programs,
     };
     // The page is written even where nobody reads standard output, and the
     // result is printed even where the page cannot be written.
@@ -63,7 +64,10 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         output::write_page(path, &report::document(&result, asked, true))
     });
     let document = || report::document(&result, asked, false);
-    let table = || report::codec_table(&result);
+    let table = || match args.programs {
+        true => report::program_table(&result),
+        false => report::codec_table(&result),
+    };
     let shown = output::show(&args.format, document, table, ("zmeld.scan", 2), &result);
     page?;
     shown?;

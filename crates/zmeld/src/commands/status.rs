@@ -58,16 +58,19 @@ pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
-    let config = args.place.config();
-    let status = Status::read(
-        &args.place.host(),
-        config.as_ref().map_err(ToString::to_string),
-        args.place.config.as_deref(),
-    );
-    if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
-        return Err(no_machine(&args.place.root));
+/// The status of a machine beside its configuration.
+pub fn read(place: &MachineArgs) -> anyhow::Result<Status> {
+    let config = place.config();
+    let config = config.as_ref().map_err(ToString::to_string);
+    let status = Status::read(&place.host(), config, place.config.as_deref());
+    match status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
+        true => Err(no_machine(&place.root)),
+        false => Ok(status),
     }
+}
+
+pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
+    let status = read(&args.place)?;
     output::show(
         &args.format,
         || page::document(&status),

@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use zmeld_report::units::bytes;
+
 use crate::errors::Nobody;
 use crate::run::*;
 
@@ -80,7 +82,11 @@ fn what_programs_have_is_what_was_read() {
     let pids = shells.each_ref().map(|it| it.id().to_string()).join(",");
     let scan = ["scan", "--pid", &pids, "--codecs", "zstd"];
     let shown = text(&run(&scan).stdout);
-    let found = json(&[&scan[..], &["--json"]].concat());
+    let csv = text(&run(&[&scan[..], &["--csv", "--programs"]].concat()).stdout);
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let found = json(&[&scan[..], &["--json", "--html", str(&page)]].concat());
+    let page = std::fs::read_to_string(page).unwrap();
     for it in &mut shells {
         it.kill().unwrap();
         it.wait().unwrap();
@@ -110,5 +116,35 @@ fn what_programs_have_is_what_was_read() {
         "{told} {predicted}"
     );
     assert!(shown.contains("WHO WOULD GAIN"), "{shown}");
-    assert!(shown.contains("sh (2 processes)"), "{shown}");
+    let mut rows = csv.lines();
+    assert_eq!(
+        rows.next(),
+        Some("program,processes,control_group,pages_bytes,ratio,saved_bytes,identical_bytes")
+    );
+    for (program, row) in programs.iter().zip(rows) {
+        let cells: Vec<&str> = row.split(',').collect();
+        let is = |at: usize, key: &str| cells[at].parse::<u64>().ok() == program[key].as_u64();
+        assert!(is(1, "processes") && is(3, "bytes"), "{row} {program}");
+        assert!(is(6, "duplicate_bytes"), "{row} {program}");
+        assert!(
+            shown.contains(&bytes(program["bytes"].as_u64().unwrap())),
+            "{shown}"
+        );
+    }
+    // The page draws what the result says.
+    let size = |pages: u64| bytes(pages * page_size);
+    let raw = codec["melded_incompressible_pages"].as_u64().unwrap();
+    for (part, value) in [
+        ("duplicate", size(pages("duplicate"))),
+        ("compressed", size(pages("unique") - raw)),
+        (
+            "RAM taken",
+            bytes(programs[0]["compressed_bytes"].as_u64().unwrap()),
+        ),
+    ] {
+        assert!(
+            page.contains(&format!("title=\"{part}: {value}\"")),
+            "{part} {value}"
+        );
+    }
 }

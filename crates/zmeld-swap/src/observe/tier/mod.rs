@@ -1,6 +1,7 @@
 //! All places where pages can be, as one table, and what is recommended of each kind.
 
 use serde::Serialize;
+use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::advice::{Recommendation, TierKind};
 use zmeld_config::{Comments, Kind, RamDriver};
 use zmeld_linux::headroom::{ratio, Sum};
@@ -81,7 +82,7 @@ pub struct TierState {
     /// RAM that the table of slots takes beside that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_bytes: Option<u64>,
-    /// Pages in RAM over the RAM that they take.
+    /// Pages in RAM over the RAM that they take; absent below 16 MiB of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Pages kept as one machine word.
@@ -102,6 +103,11 @@ pub struct TierState {
     /// Its priority among swap areas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
+}
+
+/// The ratio of so many pages; of fewer than tell something, none.
+fn judged(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
+    ratio(pages_bytes, used_bytes).filter(|_| pages_bytes >= JUDGED_FROM)
 }
 
 /// What a recommended tier follows from.

@@ -94,7 +94,7 @@ fn state(of: &Observation, device: &Device) -> TierState {
         compressed_bytes: held.map(|held| held.compressed_bytes),
         memory_used_bytes: held.map(|held| held.memory_used_bytes),
         metadata_bytes: Some(device.metadata_bytes(of.page_size)),
-        ratio: held.and_then(|held| ratio(device.in_memory_bytes(), held.memory_used_bytes)),
+        ratio: held.and_then(|held| judged(device.in_memory_bytes(), held.memory_used_bytes)),
         same_filled_bytes: held.map(|held| pages(held.same_filled_pages)),
         incompressible_bytes: held.map(|held| pages(held.incompressible_pages)),
         melded_bytes: device
@@ -117,6 +117,5 @@ fn judged_ratio(tier: &TierState) -> Option<f64> {
     let elsewhere = elsewhere.into_iter().flatten();
     let elsewhere = elsewhere.fold(0, u64::saturating_add);
     let pages = tier.stored_bytes?.saturating_sub(elsewhere);
-    let is_enough = pages >= zmeld_config::advice::codec::JUDGED_FROM;
-    ratio(pages, tier.memory_used_bytes?).filter(|_| is_enough)
+    judged(pages, tier.memory_used_bytes?)
 }

@@ -24,7 +24,7 @@ pub(super) fn in_front(of: &Observation) -> Option<TierState> {
         size_bytes: limit,
         stored_bytes: Some(zswap.stored_bytes),
         memory_used_bytes: Some(zswap.memory_used_bytes),
-        ratio: ratio(zswap.stored_bytes, zswap.memory_used_bytes),
+        ratio: judged(zswap.stored_bytes, zswap.memory_used_bytes),
         same_filled_bytes: pages("same_filled_pages"),
         incompressible_bytes: zswap.incompressible_bytes,
         writeback_bytes: of

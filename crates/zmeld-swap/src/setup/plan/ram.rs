@@ -40,7 +40,7 @@ pub(super) fn plan(
     };
     steps.add(
         Step::AddDevice(AddDevice { driver }),
-        "a device of its own: nobody else's is touched",
+        "a device of its own: no other is touched",
     );
     let recompress = device.recompress.iter().map(|it| &it.codec);
     for dictionary in device
@@ -94,7 +94,7 @@ pub(super) fn plan(
         device: DeviceRef::Added,
         label: tier.name.to_string(),
     };
-    steps.add(Step::MakeSwap(make), "swapon wants a header");
+    steps.add(Step::MakeSwap(make), "swapon needs a header on it");
     let on = SwapOn {
         device: DeviceRef::Added,
         priority,
@@ -337,7 +337,7 @@ fn codecs(
     let mut is_found = false;
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {
-            0 => "what pages are compressed with",
+            0 => "the codec of new pages",
             _ => "the first of the list that the kernel has",
         };
         let begin = steps.steps.len();

@@ -5,7 +5,7 @@ use std::path::Path;
 use zmeld_report::units::{bytes, count};
 
 use super::{is_experiment, Finding, Remedy, Severity, View};
-use crate::observe::{share, tunables, LimitedGroup, Pressure, Services};
+use crate::observe::{tunables, LimitedGroup, Pressure, Services};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;
 
@@ -13,8 +13,6 @@ use zmeld_linux::meminfo;
 const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
-/// From this share of its limit on, a group waits for its own memory.
-const AT_LIMIT: f64 = 0.9;
 
 /// Processes were killed lately because the machine had no memory left.
 pub(super) fn oom_kills(view: &View) -> Vec<Finding> {
@@ -105,8 +103,27 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
             waited(&pressure),
             "zmeld top shows which tier is busy; zmeld plan what would help",
         ));
-    } else if found.is_empty() && !view.now.groups.iter().any(|it| is_experiment(&it.path)) {
-        // No group says that its own do: those of version 1 do not tell, and one may be gone.
+        return found;
+    }
+    let mut groups = view.now.groups.iter();
+    if !found.is_empty() || groups.any(|it| is_experiment(&it.path)) {
+        return found;
+    }
+    // Those of version 1 do not tell whether their own tasks wait, and one may be gone.
+    let groups = view.now.groups.iter();
+    let silent = groups.filter(|it| it.pressure.is_none());
+    let what = "it is at its own memory limit, and tasks wait";
+    found.extend(silent.filter_map(|it| at_limit(view, it, what, &pressure)));
+    if found.is_empty() {
+        let facts = &view.now.facts;
+        let list = match facts.services {
+            Services::Systemd => "systemd-cgtop --order=memory shows what groups use".to_owned(),
+            _ => facts.list_groups(),
+        };
+        let file = facts
+            .groups
+            .as_ref()
+            .map(|(version, _)| version.limit_file());
         found.push(Finding::of_machine(
             "memory",
             "tasks wait at the limit of a control group; the machine is not short of memory",
@@ -116,13 +133,9 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
                 bytes(memory.available_bytes),
                 bytes(memory.total_bytes)
             ),
-            match view.now.facts.services {
-                Services::Systemd => {
-                    "raise its limit (MemoryMax=); systemd-cgtop --order=memory shows what groups \
-                     use"
-                    .to_owned()
-                }
-                _ => format!("raise its limit; {}", view.now.facts.list_groups()),
+            match file {
+                Some(file) => format!("raise its limit ({file}); {list}"),
+                None => format!("raise its limit; {list}"),
             },
         ));
     }
@@ -144,28 +157,34 @@ fn programs_of(view: &View, path: &str) -> String {
 
 fn group_waits(view: &View, group: &LimitedGroup) -> Option<Finding> {
     let pressure = group.pressure.filter(is_high)?;
-    if is_experiment(&group.path) {
+    at_limit(
+        view,
+        group,
+        "its tasks wait at its own memory limit",
+        &pressure,
+    )
+}
+
+/// A group at its limit, where that much is waited.
+fn at_limit(view: &View, group: &LimitedGroup, what: &str, pressure: &Pressure) -> Option<Finding> {
+    if is_experiment(&group.path) || !group.is_at_limit() {
         return None;
     }
-    let limit = group.memory_max_bytes?;
-    let used = group.memory_bytes?;
-    (share(used, limit) >= AT_LIMIT).then(|| {
-        Finding::of_machine(
-            format!("cgroup {}", group.path),
-            "its tasks wait at its own memory limit",
-            format!(
-                "{}; it uses {} of {}, and the machine has {} available",
-                waited(&pressure),
-                bytes(used),
-                bytes(limit),
-                bytes(view.now.memory.available_bytes)
-            ),
-            format!(
-                "{}, or give it less to do",
-                view.raise_limit(&group.path, false)
-            ),
-        )
-    })
+    Some(Finding::of_machine(
+        format!("cgroup {}", group.path),
+        what,
+        format!(
+            "{}; it uses {} of {}, and the machine has {} available",
+            waited(pressure),
+            bytes(group.memory_bytes?),
+            bytes(group.memory_max_bytes?),
+            bytes(view.now.memory.available_bytes)
+        ),
+        format!(
+            "{}, or give it less to do",
+            view.raise_limit(&group.path, false)
+        ),
+    ))
 }
 
 /// Swappiness that does not fit the kind of swap.

@@ -73,8 +73,10 @@ impl View<'_> {
             true => "MemorySwapMax",
             false => "MemoryMax",
         };
+        let is_v1 = matches!(facts.groups, Some((Version::One, _)));
         match facts.services {
-            Services::Systemd => format!("raise {file} (of a unit: {property}=)"),
+            // Its limits have other names on version 1.
+            Services::Systemd if !is_v1 => format!("raise {file} (of a unit: {property}=)"),
             _ => format!("raise {file}"),
         }
     }

@@ -5,8 +5,10 @@ use std::path::Path;
 use zmeld_linux::Host;
 use zmeld_numa::machine::NumaMachine;
 use zmeld_numa::pages::lists;
+use zmeld_numa::pages::study::reproduction;
 use zmeld_numa::scenario::ScenarioText;
 use zmeld_numa::study;
+use zmeld_numa::workload::{ProcessPlan, StartNode, Workload};
 
 #[test]
 fn machines_are_read_from_sys() {
@@ -58,6 +60,17 @@ fn nodes_have_the_kernels_numbers_and_some_are_unreachable() {
     }
     let refused = machine.check_reachable().unwrap_err().to_string();
     assert!(refused.contains("node 11 is unreachable from node 0"));
+    // Who asks for a node asks by its number.
+    for (node, is_there) in [(9, true), (1, false)] {
+        let workload = Workload {
+            start: StartNode::OnNode { node },
+            ..Workload::default()
+        };
+        assert_eq!(workload.check(&machine).is_ok(), is_there, "{node}");
+        let started = |it: ProcessPlan| it.start == Some(1);
+        let plans = || workload.plans(&machine, 1, 0).into_iter();
+        assert!(!is_there || plans().all(started));
+    }
 }
 
 #[test]
@@ -76,7 +89,31 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
             judged.agrees,
             off <= judged.claim.tolerance.of(judged.claim.published)
         );
+        let bound = judged.claim.tolerance.of(judged.claim.published);
+        let beyond = |ours: f64| match ours - judged.claim.published {
+            more if more > bound => 1,
+            less if less < -bound => -1,
+            _ => 0,
+        };
+        let ends = [beyond(judged.ours.low()), beyond(judged.ours.high())];
+        assert_eq!(judged.is_decided, ends[0] == ends[1], "{judged:?}");
     }
+    // What it is comes first, what it cannot tell with it, and each verdict stands beside its row.
+    let open = one.claims.iter().filter(|it| !it.is_decided).count();
+    let page = reproduction(&one, &scenario).to_text(&zmeld_report::Style::plain(80));
+    let lead = page.split("\n\n").nth(1).unwrap().replace('\n', " ");
+    assert!(lead.starts_with("A simulation of published"), "{lead}");
+    assert!(
+        lead.contains("Linux 2.6 and processes of 50 to 500 KB"),
+        "{lead}"
+    );
+    let precision = format!("{open} of the 21 verdicts on numbers are open: with 2 replications");
+    assert!(open > 0 && lead.contains(&precision), "{lead}");
+    let begin = page.find("Published numbers beside ours").unwrap();
+    let table = &page[begin..begin + page[begin..].find("Load: ").unwrap()];
+    let beside =
+        |row: &&str| row.contains(" x ") && (row.contains("agrees") || row.contains("open,"));
+    assert_eq!(table.lines().filter(beside).count(), 21, "{table}");
     // Without the cost of a move, full is no worse than linux: the verdicts come from the runs.
     let text = study::SCENARIO.replace("\npage_ms = 275.0\n", "\npage_ms = 0.0\n");
     assert_ne!(text, study::SCENARIO);

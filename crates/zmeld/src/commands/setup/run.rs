@@ -38,7 +38,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         let loaded = Config::load_at_boot(host.root(), file)?;
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
-    let line = Message::of_long_work();
+    let line = Message::of_swapping();
     let (mut journal, (plan, refused)) = loop {
         // Who may not, or has to wait for another run, hears it before anything is measured.
         let state = recorded(&lock(&host, args.boot, &line)?);
@@ -177,7 +177,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     };
     let (plan, refused) = planned(&wanted, host, state.as_ref(), options)?;
     warn(&plan);
-    let line = Message::of_long_work();
+    let line = Message::of_swapping();
     execute::may_go_up(host, &plan, &mut |event| tell(&line, event))?;
     drop(line);
     let steps = |done: bool| {
@@ -232,7 +232,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let mut left = Vec::new();
     if args.force && args.only.is_none() {
         // What an experiment left is read by the experiments.
-        let line = Message::of_long_work();
+        let line = Message::of_swapping();
         left = lock_to_take_back(&host, Owner::Experiment, args, &line)?.1;
     }
     let mut report = match args.experiment {
@@ -270,7 +270,7 @@ fn is_shutting_down(host: &Host) -> bool {
 /// Takes back what experiments left, until Ctrl-C; what is not as before is added to
 /// `left`.
 fn taken_back(args: &DownArgs, host: &Host, left: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
-    let line = Message::of_long_work();
+    let line = Message::of_swapping();
     let how = TakingBack {
         force: args.force,
         stop: progress::interrupt_flag(),
@@ -330,7 +330,7 @@ fn lock_to_take_back(
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
-    let line = Message::of_long_work();
+    let line = Message::of_swapping();
     let (mut journal, left) = lock_to_take_back(host, Owner::Setup, args, &line)?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
@@ -374,7 +374,7 @@ pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
             force: args.force,
             keep_files: args.boot,
         };
-        let line = Message::of_long_work();
+        let line = Message::of_swapping();
         let leaving = execute::may_go_down(host, &state.records, removal, &mut |event| {
             tell(&line, event)
         })?;

@@ -4,7 +4,6 @@ mod screen;
 
 use std::io::{self, stdin, stdout, IsTerminal, Write};
 use std::panic;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,15 +13,17 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::termios::{tcgetattr, tcsetattr, LocalModes, OptionalActions};
 use terminal_size::terminal_size;
-use zmeld_linux::Host;
+use zmeld_report::text::ascii;
 use zmeld_report::Style;
 
+use crate::args::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::progress;
-use screen::Look;
+use screen::{Look, View};
 
 const EXAMPLES: &str = "\
-Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it.
+Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it; the
+arrows (or j and k), PgUp, PgDn, Home and End scroll what is below the head.
 Where there is no terminal, zmeld status shows the same once.";
 
 #[derive(Args)]
@@ -32,9 +33,8 @@ pub struct TopArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
     pub interval: f64,
 
-    /// Read the files of another machine below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
-    pub root: PathBuf,
+    #[command(flatten)]
+    pub place: MachineArgs,
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
@@ -50,17 +50,32 @@ const INTERVAL_MIN: f64 = 0.1;
 const INTERVAL_MAX: f64 = 60.0;
 
 pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
+    let variable = |name: &str| std::env::var(name).ok();
     if !stdout().is_terminal() || !stdin().is_terminal() {
         anyhow::bail!(
             "top needs a terminal; zmeld status shows the same once, --json for programs"
         );
     }
-    let host = Host::at(&args.root);
+    if variable("TERM").is_some_and(|it| it == "dumb") {
+        anyhow::bail!("top needs a terminal with a cursor, and TERM says dumb; see zmeld status");
+    }
+    let first = Look::at(&args.place, None)?;
     // Restores the terminal on SIGTERM and SIGHUP as well: the loop below ends.
     let stop = progress::silent_interrupt_flag();
-    let style = crate::output::style();
-    on_screen(|| show(&host, &style, args.interval, || stop.load(Ordering::SeqCst)))?;
+    let canvas = Canvas {
+        style: crate::output::style(),
+        is_utf8: is_utf8(variable),
+    };
+    on_screen(|| show(args, &canvas, first, || stop.load(Ordering::SeqCst)))?;
     Ok(Outcome::Done)
+}
+
+/// Whether the terminal shows more than ASCII, as the locale has it.
+fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"].iter();
+    let mut set = names.filter_map(|name| variable(name).filter(|it| !it.is_empty()));
+    let locale = set.next().unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// Gives the terminal to `view` and takes it back, however that ends.
@@ -93,38 +108,64 @@ fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
-fn draw(look: &Look, style: &Style, interval: f64, held: bool) -> io::Result<()> {
-    let (width, rows) = terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
-    let style = Style {
-        width: usize::from(width).max(Style::plain(0).width),
-        ..*style
-    };
-    let lines = screen::lines(look, &style, rows.into(), interval, held);
-    // Each line is cleared behind what it has, and all that is below the last one.
-    let text = lines.join("\x1b[K\r\n");
-    let mut out = stdout().lock();
-    write!(out, "\x1b[H{text}\x1b[K\x1b[J")?;
-    out.flush()
+/// What the terminal can show.
+struct Canvas {
+    style: Style,
+    is_utf8: bool,
+}
+
+impl Canvas {
+    /// Draws a look; returns the first line of the body that is shown, and how many are.
+    fn draw(&self, look: &Look, view: View) -> io::Result<(usize, usize)> {
+        let (width, rows) = size();
+        let style = Style {
+            width: usize::from(width).max(Style::plain(0).width),
+            ..self.style
+        };
+        let view = View {
+            rows: rows.into(),
+            ..view
+        };
+        let (lines, first, shown) = screen::lines(look, &style, view);
+        // Each line is cleared behind what it has, and all that is below the last one.
+        let mut text = lines.join("\x1b[K\r\n");
+        if !self.is_utf8 {
+            text = ascii(&text);
+        }
+        let mut out = stdout().lock();
+        write!(out, "\x1b[H{text}\x1b[K\x1b[J")?;
+        out.flush()?;
+        Ok((first, shown))
+    }
+}
+
+fn size() -> (u16, u16) {
+    terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0))
 }
 
 fn show(
-    host: &Host,
-    style: &Style,
-    mut interval: f64,
+    args: &TopArgs,
+    canvas: &Canvas,
+    mut look: Look,
     is_over: impl Fn() -> bool,
 ) -> anyhow::Result<()> {
-    let mut look = Look::at(host, None);
-    let mut held = false;
-    let mut next = Instant::now() + Duration::from_secs_f64(interval);
+    let mut view = View {
+        rows: 0,
+        interval: args.interval,
+        held: false,
+        first: 0,
+    };
+    let mut next = Instant::now() + Duration::from_secs_f64(view.interval);
     let mut redraw = true;
-    let mut drawn_at = None;
+    let mut drawn_at = size();
+    let mut page = 0;
     loop {
         if is_over() {
             return Ok(());
         }
-        if redraw || drawn_at != terminal_size() {
-            drawn_at = terminal_size();
-            draw(&look, style, interval, held)?;
+        if redraw || drawn_at != size() {
+            drawn_at = size();
+            (view.first, page) = canvas.draw(&look, view)?;
         }
         redraw = false;
         // Signals are looked for at least this often.
@@ -134,39 +175,81 @@ fn show(
         let Some(keys) = keys(wait)? else {
             return Ok(());
         };
-        let mut keys = keys.into_iter().peekable();
-        while let Some(key) = keys.next() {
+        for key in keys {
             redraw = true;
             match key {
-                b'q' | CTRL_C => return Ok(()),
-                // An arrow, or another key of several bytes.
-                ESCAPE if keys.next_if(|next| b"[O".contains(next)).is_some() => {
-                    let is_inside = |byte: &u8| !(0x40..0x7f).contains(byte);
-                    while keys.next_if(is_inside).is_some() {}
-                    keys.next();
+                Key::End => return Ok(()),
+                Key::Pace(times) => {
+                    view.interval = (view.interval * times).clamp(INTERVAL_MIN, INTERVAL_MAX);
                 }
-                ESCAPE => return Ok(()),
-                b'+' => interval = (interval / 2.0).max(INTERVAL_MIN),
-                b'-' => interval = (interval * 2.0).min(INTERVAL_MAX),
-                b' ' => held = !held,
-                _ => {}
+                Key::Hold => view.held = !view.held,
+                Key::Home => view.first = 0,
+                Key::Last => view.first = usize::MAX,
+                Key::Lines(by) => view.first = view.first.saturating_add_signed(by),
+                Key::Pages(by) => view.first = view.first.saturating_add_signed(by * page as isize),
             }
         }
         if Instant::now() >= next {
-            next = Instant::now() + Duration::from_secs_f64(interval);
-            if !held {
-                look = Look::at(host, Some(&look));
+            next = Instant::now() + Duration::from_secs_f64(view.interval);
+            if !view.held {
+                look = Look::at(&args.place, Some(look))?;
                 redraw = true;
             }
         }
     }
 }
 
+/// What a key asks for.
+#[derive(Debug, PartialEq)]
+enum Key {
+    End,
+    Pace(f64),
+    Hold,
+    Lines(isize),
+    Pages(isize),
+    Home,
+    Last,
+}
+
+/// What keys say, by the bytes that a terminal makes of them.
+fn parse_keys(bytes: &[u8]) -> Vec<Key> {
+    let mut bytes = bytes.iter().copied().peekable();
+    let mut keys = Vec::new();
+    while let Some(byte) = bytes.next() {
+        keys.extend(match byte {
+            // An arrow, or another key of several bytes.
+            ESCAPE if bytes.next_if(|next| b"[O".contains(next)).is_some() => {
+                let mut number = Vec::new();
+                while let Some(inside) = bytes.next_if(|byte| !(0x40..0x7f).contains(byte)) {
+                    number.push(inside);
+                }
+                match (bytes.next(), &number[..]) {
+                    (Some(b'A'), _) => Some(Key::Lines(-1)),
+                    (Some(b'B'), _) => Some(Key::Lines(1)),
+                    (Some(b'~'), b"5") => Some(Key::Pages(-1)),
+                    (Some(b'~'), b"6") => Some(Key::Pages(1)),
+                    (Some(b'H'), _) | (Some(b'~'), b"1" | b"7") => Some(Key::Home),
+                    (Some(b'F'), _) | (Some(b'~'), b"4" | b"8") => Some(Key::Last),
+                    _ => None,
+                }
+            }
+            b'q' | CTRL_C | ESCAPE => Some(Key::End),
+            b'+' => Some(Key::Pace(0.5)),
+            b'-' => Some(Key::Pace(2.0)),
+            b' ' => Some(Key::Hold),
+            b'k' => Some(Key::Lines(-1)),
+            b'j' => Some(Key::Lines(1)),
+            _ => None,
+        });
+    }
+    keys
+}
+
 const CTRL_C: u8 = 3;
 const ESCAPE: u8 = 0x1b;
 
 /// The keys that were pressed within `wait`; none when the terminal is gone.
-fn keys(wait: Duration) -> anyhow::Result<Option<Vec<u8>>> {
+fn keys(wait: Duration) -> anyhow::Result<Option<Vec<Key>>> {
     let input = stdin();
     let mut polled = [PollFd::new(&input, PollFlags::IN)];
     let wait = Timespec::try_from(wait)?;
@@ -183,7 +266,7 @@ fn keys(wait: Duration) -> anyhow::Result<Option<Vec<u8>>> {
     let mut keys = vec![0; 64];
     let count = rustix::io::read(&input, &mut keys)?;
     keys.truncate(count);
-    Ok(Some(keys).filter(|keys| !keys.is_empty()))
+    Ok((count > 0).then(|| parse_keys(&keys)))
 }
 
 #[cfg(test)]
@@ -195,6 +278,26 @@ mod tests {
 
     use nix::pty::openpty;
     use nix::sys::termios::tcgetattr;
+
+    #[test]
+    fn the_locale_says_whether_there_is_more_than_ascii() {
+        for (set, expected) in [
+            (&[][..], false),
+            (&[("LANG", "de_DE.UTF-8")], true),
+            (&[("LC_CTYPE", "C.utf8"), ("LANG", "C")], true),
+            (&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")], false),
+            (&[("LC_ALL", ""), ("LANG", "en_US.UTF-8")], true),
+        ] {
+            let found = set.iter();
+            let variable = |name: &str| {
+                found
+                    .clone()
+                    .find(|it| it.0 == name)
+                    .map(|it| it.1.to_owned())
+            };
+            assert_eq!(is_utf8(variable), expected, "{set:?}");
+        }
+    }
 
     const ASKED: &str = "ZMELD_TEST_FAILS_ON_SCREEN";
 

@@ -1,98 +1,185 @@
-//! The screen's lines: a head, the tiers, and whose pages are in swap, as far as there is room.
+//! The screen's lines: a head that stays, and below it the tiers, whose pages are in swap and all
+//! that a status tells, which are scrolled through where the terminal is small.
 //!
-//! Colour only repeats what is said in words. Where the terminal is small, rows give way from
-//! the back.
+//! Colour only repeats what is said in words.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::pressure::Pressure;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
-use zmeld_report::text::{inert, prefix};
-use zmeld_report::units::{bytes, number, percent};
-use zmeld_report::{Column, Style, Table};
-use zmeld_swap::observe::guarded::Guarded;
-use zmeld_swap::observe::reclaimed::Reclaimed;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::status::page::side_by_side;
+use zmeld_report::text::{inert, prefix, spark, width};
+use zmeld_report::units::{bytes, count, percent, MISSING};
+use zmeld_report::{Column, Document, Section, Style, Table};
+use zmeld_swap::observe::{Activity, LimitedGroup, Observation, TierState};
+use zmeld_swap::status::findings::Severity;
+use zmeld_swap::status::page::{self, Status};
 
-use crate::commands::status::page_size;
+use crate::args::MachineArgs;
+use crate::commands::status;
 
-/// What is counted, as a change in a second: its name, and the counter.
-type Rate = (&'static str, fn(&Observation) -> [Option<u64>; 2]);
+/// What is counted, as a change in a second: its name, and the counters.
+type Rate = (&'static str, Counters);
+type Counters = fn(&Activity) -> [Option<u64>; 2];
 
 const RATES: [Rate; 3] = [
-    ("pages in", |seen| {
-        [seen.activity.swap_in_pages, seen.activity.zswap_in_pages]
-    }),
-    ("out", |seen| {
-        [seen.activity.swap_out_pages, seen.activity.zswap_out_pages]
-    }),
-    ("major faults", |seen| [seen.activity.major_faults, None]),
+    ("pages in", |of| [of.swap_in_pages, of.zswap_in_pages]),
+    ("pages out", |of| [of.swap_out_pages, of.zswap_out_pages]),
+    ("major faults", |of| [of.major_faults, None]),
 ];
 
-/// A look at the machine, and what happened in a second since the one before.
+/// A look at the machine, and what the ones before it came to.
 pub struct Look {
-    now: Observation,
-    rates: Option<[f64; RATES.len()]>,
-    swapped: Vec<InSwap>,
+    status: Status,
+    groups: Vec<InSwap>,
+    history: VecDeque<Moment>,
 }
 
-/// A control group with pages of its programs in swap, or such a program below its group.
+/// More looks no terminal is wide.
+const HISTORY_MAX: usize = 512;
+
+/// What one look adds to the history; NaN is not known.
+struct Moment {
+    waiting: f64,
+    rates: [f64; RATES.len()],
+    ram_used: f64,
+    swap_used: f64,
+    /// What is in each tier.
+    tiers: BTreeMap<String, u64>,
+}
+
+/// A control group with pages of its programs in swap, or one that is pressed, or such a program
+/// below its group.
 struct InSwap {
     name: String,
     bytes: u64,
     /// What can be charged to a group before it or one above is at its limit, or the machine
     /// has no more.
     room: Option<u64>,
+    /// How long its tasks waited of the last 10 s.
+    waited: Option<f64>,
+    is_at_limit: bool,
 }
 
 impl Look {
-    pub fn at(host: &Host, before: Option<&Look>) -> Look {
-        let now = Observation::read(host, page_size());
-        let rates = before.map(|before| {
-            let before = &before.now;
-            let elapsed = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
-            let count = |seen: &_, (_, get): Rate| get(seen).into_iter().flatten().sum::<u64>();
-            // A counter that went back is another boot's.
-            RATES.map(|of| count(&now, of).saturating_sub(count(before, of)) as f64 / elapsed)
-        });
-        Look {
-            swapped: in_swap(host, &now).unwrap_or_default(),
-            now,
-            rates,
+    pub fn at(place: &MachineArgs, before: Option<Look>) -> anyhow::Result<Look> {
+        let status = status::read(place)?;
+        let (before, mut history) = match before {
+            Some(look) => (Some(look.status.observation), look.history),
+            None => (None, VecDeque::new()),
+        };
+        history.truncate(HISTORY_MAX - 1);
+        history.push_front(Moment::of(&status, before.as_ref()));
+        Ok(Look {
+            groups: groups(&place.host(), &status.observation).unwrap_or_default(),
+            status,
+            history,
+        })
+    }
+
+    /// The last values of something, from nothing to `top`, the newest at the right edge.
+    fn lately(&self, room: usize, top: f64, value: impl Fn(&Moment) -> f64) -> String {
+        let values: Vec<f64> = self.history.iter().take(room).map(value).collect();
+        format!("{:>room$}", spark(values.into_iter().rev(), top))
+    }
+
+    /// A row a tier with what most look for, and their history where there is room; and the rest.
+    fn tiers(&self, width: usize) -> (Table, Table) {
+        let (first, rest) = page::tiers(&self.status.tiers).split(TIER_FIRST);
+        let mut first = first.without_empty_columns();
+        let room = width.saturating_sub(first.width() + 2);
+        if room >= TIER_SPARK_MIN {
+            let lately = self.status.tiers.iter().map(|tier| {
+                let used = |it: &Moment| it.tiers.get(&tier.name).map_or(f64::NAN, |it| *it as f64);
+                self.lately(room, tier.size_bytes as f64, used).into()
+            });
+            first.push(Column::text("used lately"), lately);
         }
+        (first, rest.without_empty_columns())
     }
 
     /// Whose pages are in swap, and what it takes that they come back: what compression keeps
     /// them in is let go of, which a group's limit does not count.
     fn whose(&self) -> Table {
-        let memory = &self.now.memory;
-        let used = memory
-            .swap_total_bytes
-            .saturating_sub(memory.swap_free_bytes);
-        let kept = self.now.accounting().compression_bytes;
+        let now = &self.status.observation;
+        let used = in_swap(now);
+        let kept = self.status.accounting.compression_bytes;
         let part = 1.0 - (kept as f64 / used.max(1) as f64).min(1.0);
-        zmeld_report::table!("", for it in &self.swapped,
+        zmeld_report::table!("", for it in &self.groups,
             Column::path("whose pages are in swap") => it.name.as_str(),
             Column::bytes("in swap") => it.bytes,
             Column::bytes("RAM to return") => (it.bytes as f64 * part) as u64,
             Column::bytes("room") => it.room,
+            Column::percent("waited") => it.waited,
         )
     }
 }
 
-/// More rows no terminal has.
-const ROWS_MAX: usize = 200;
+/// Columns of the table of tiers that most look for, and of a history that tells something.
+const TIER_FIRST: usize = 9;
+const TIER_SPARK_MIN: usize = 11;
 
-/// The groups, the one with the most first, each with its programs.
-fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
+impl Moment {
+    fn of(status: &Status, before: Option<&Observation>) -> Moment {
+        let now = &status.observation;
+        let rate = |get: Counters| {
+            let Some(before) = before else {
+                return f64::NAN;
+            };
+            let elapsed = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
+            let count = |of: &Observation| get(&of.activity).into_iter().flatten().sum::<u64>();
+            // A counter that went back is another boot's.
+            count(now).saturating_sub(count(before)) as f64 / elapsed
+        };
+        let tiers = status.tiers.iter();
+        Moment {
+            waiting: now.pressure.map_or(f64::NAN, |it| waited(&it)),
+            rates: RATES.map(|(_, get)| rate(get)),
+            ram_used: now
+                .memory
+                .total_bytes
+                .saturating_sub(now.memory.available_bytes) as f64,
+            swap_used: in_swap(now) as f64,
+            tiers: tiers.map(|it| (it.name.clone(), holds(it))).collect(),
+        }
+    }
+}
+
+fn waited(pressure: &Pressure) -> f64 {
+    pressure.some.avg10_percent / 100.0
+}
+
+fn in_swap(now: &Observation) -> u64 {
+    let memory = &now.memory;
+    memory
+        .swap_total_bytes
+        .saturating_sub(memory.swap_free_bytes)
+}
+
+/// What a tier has of its size.
+fn holds(tier: &TierState) -> u64 {
+    let pool = tier.memory_used_bytes.or(tier.stored_bytes);
+    tier.used_bytes.or(pool).unwrap_or(0)
+}
+
+/// The groups with pages in swap, the one with the most first, each with its programs; at last
+/// those without that are pressed.
+fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     let hierarchy = Hierarchy::find(host).ok()??;
+    let place = |of: &LimitedGroup| hierarchy.top.join(of.path.trim_start_matches('/'));
+    let limited: BTreeMap<PathBuf, &LimitedGroup> =
+        now.groups.iter().map(|of| (place(of), of)).collect();
     let mut groups = BTreeMap::<PathBuf, Vec<Program>>::new();
     for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
         groups.entry(group).or_default().push(program);
+    }
+    for (path, group) in &limited {
+        if group.is_at_limit() || group.pressure.is_some_and(|it| waited(&it) > 0.0) {
+            groups.entry(path.clone()).or_default();
+        }
     }
     let version = hierarchy.version;
     let (limit, usage) = (version.limit_file(), version.usage_file());
@@ -112,211 +199,178 @@ fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     groups.sort_by_key(|(_, programs)| Reverse(sum(programs)));
     let mut rows = Vec::new();
     for (group, mut programs) in groups {
-        if rows.len() >= ROWS_MAX {
-            break;
-        }
+        let pressure = host.read(group.join("memory.pressure")).ok();
         rows.push(InSwap {
             name: hierarchy.shown(&group),
             bytes: sum(&programs),
             room: Some(room(&group)),
+            waited: pressure.and_then(|it| Some(waited(&Pressure::parse(&it)?))),
+            is_at_limit: limited.get(&group).is_some_and(|it| it.is_at_limit()),
         });
         programs.sort_by_key(|it| Reverse(it.swapped_bytes));
-        let left = ROWS_MAX - rows.len();
-        rows.extend(programs.into_iter().take(left).map(|it| InSwap {
+        rows.extend(programs.into_iter().map(|it| InSwap {
             name: format!("  {} {}", it.name, it.pid),
             bytes: it.swapped_bytes,
             room: None,
+            waited: None,
+            is_at_limit: false,
         }));
     }
     Some(rows)
 }
 
-/// Everything, in as many lines as the terminal has at most.
-pub fn lines(look: &Look, style: &Style, rows: usize, interval: f64, held: bool) -> Vec<String> {
-    let cut = |text: &str| prefix(text.chars(), style.width);
-    let mut lines = head(look, style, cut);
-    lines.push(String::new());
-    let tiers = look.now.tiers();
-    match tiers.is_empty() {
-        true => {
-            lines.push(cut("no swap, no zswap, no compressed device"));
-            lines.push(cut("zmeld plan says what would suit"));
-        }
-        false => {
-            let table = side_by_side(&tiers).to_text(style);
-            lines.extend(table.lines().map(str::to_owned));
-        }
-    }
-    if !look.swapped.is_empty() {
-        lines.push(String::new());
-        let table = look.whose().to_text(style);
-        lines.extend(table.lines().map(str::to_owned));
-    }
-    let body = rows.saturating_sub(1);
-    if let Some(more) = lines.len().checked_sub(body).filter(|more| *more > 0) {
-        lines.truncate(body.saturating_sub(1));
-        let text = format!("and {} more lines, in a larger terminal", more + 1);
-        lines.extend((body > 0).then(|| cut(&text)));
-    }
-    lines.resize(body, String::new());
-    let state = if held { "held  " } else { "" };
-    let help = format!("{state}q quit  space hold  +/- faster, slower   every {interval} s");
-    lines.extend((rows > 0).then(|| cut(&help)));
-    lines
+/// How the screen is looked at.
+#[derive(Clone, Copy)]
+pub struct View {
+    pub rows: usize,
+    pub interval: f64,
+    pub held: bool,
+    /// The first line of the body that is shown.
+    pub first: usize,
 }
 
-/// The machine's memory, what waits for it, and what the watch does about it.
-fn head(look: &Look, style: &Style, cut: impl Fn(&str) -> String) -> Vec<String> {
-    let now = &look.now;
+/// So many lines of the body are to be seen beside the head, or the head is scrolled with it.
+const BODY_MIN: usize = 6;
+
+/// Everything, in as many lines as the terminal has; and the first line of the body that is
+/// shown, and how many are.
+pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usize) {
+    let mut lines = head(look, style, &view);
+    let body = body(look, style.width).to_text(style);
+    let mut body: Vec<String> = body.lines().map(Into::into).collect();
+    let room = view.rows.saturating_sub(1);
+    if room < lines.len() + BODY_MIN {
+        body.splice(0..0, lines.drain(..));
+    }
+    let shown = room - lines.len();
+    let first = view.first.min(body.len().saturating_sub(shown));
+    let last = (first + shown).min(body.len());
+    let place = match body.len() > shown {
+        true => format!(
+            "lines {}-{last} of {}: arrows, PgUp, PgDn",
+            first + 1,
+            body.len()
+        ),
+        false => String::new(),
+    };
+    lines.extend(body.drain(first..last));
+    lines.resize(room, String::new());
+    let help = format!("q quit  space hold  + - pace   {place}");
+    let help = prefix(help.trim_end().chars(), style.width);
+    lines.extend((view.rows > 0).then(|| style.dim(&help)));
+    (lines, first, shown)
+}
+
+/// What is scrolled through.
+fn body(look: &Look, width: usize) -> Document {
+    let (tiers, rest) = look.tiers(width);
+    let section = Section::new("");
+    let document = Document::new("").section(match look.status.tiers.is_empty() {
+        true => section.paragraph(
+            "There is no swap, no zswap and no compressed device; zmeld plan says what would suit.",
+        ),
+        false => section.table(tiers),
+    });
+    let document = match look.groups.is_empty() {
+        true => document,
+        false => document.section(Section::new("").table(look.whose())),
+    };
+    let document = match rest.columns().count() {
+        0 | 1 => document,
+        _ => document.section(Section::new("More of the tiers").table(rest)),
+    };
+    page::details(document, &look.status)
+}
+
+/// Columns of a name in the head, and of its value; behind them is its history.
+const NAME: usize = 14;
+const VALUE: usize = 24;
+
+/// What the machine does now and did lately, who is pressed, and what is wrong.
+fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
+    let now = &look.status.observation;
+    let cut = |text: &str| match width(text) > style.width {
+        true => prefix(text.chars(), style.width - 1) + "…",
+        false => text.to_owned(),
+    };
     let warning_if = |is_high: bool, text: String| match is_high {
         true => style.warning(&cut(&text)),
         false => cut(&text),
     };
-    let memory = &now.memory;
-    let title = format!(
-        "zmeld top  RAM {} of {}   swap {} of {}",
-        bytes(memory.total_bytes.saturating_sub(memory.available_bytes)),
-        bytes(memory.total_bytes),
-        bytes(
-            memory
-                .swap_total_bytes
-                .saturating_sub(memory.swap_free_bytes)
-        ),
-        bytes(memory.swap_total_bytes)
-    );
+    let latest = &look.history[0];
+    let room = style.width.saturating_sub(NAME + VALUE);
+    let line = |name: &str, told: String, top: f64, value: &dyn Fn(&Moment) -> f64| {
+        let column = VALUE.max(width(&told) + 1);
+        let gap = " ".repeat(column - width(&told));
+        let room = style.width.saturating_sub(NAME + column);
+        format!("{name:NAME$}{told}{gap}{}", look.lately(room, top, value))
+    };
+    let state = if view.held { ", held" } else { "" };
+    let title = format!("zmeld top, every {} s{state}", view.interval);
     let mut lines = vec![style.bold(&cut(&title))];
-    lines.push(match now.pressure {
-        None => cut("pressure: not measured by this kernel"),
-        Some(pressure) => {
-            let lately = pressure.some.avg10_percent;
-            let text = format!(
-                "waiting for memory: {} of the last 10 s",
-                percent(lately / 100.0)
-            );
-            warning_if(lately >= 20.0, text)
-        }
-    });
-    lines.extend(look.rates.map(|rates| {
-        let rates = RATES.iter().zip(rates);
-        let rates = rates.map(|((name, _), rate)| format!("{} {name}", number(rate)));
-        let rates: Vec<_> = rates.collect();
-        cut(&format!("a second: {}", rates.join(", ")))
-    }));
-    lines.extend(now.reclaim.as_ref().map(|it| cut(&reclaimed(it))));
-    let of_guard = |it: &Guarded| warning_if(it.is_short || it.ended_total > 0, guarded(it));
-    lines.extend(now.guard.as_ref().map(of_guard));
+    let waiting = match now.pressure {
+        None => "not measured".to_owned(),
+        Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
+    };
+    let waiting = line("tasks waited", waiting, 1.0, &|it| it.waiting);
+    lines.push(warning_if(latest.waiting >= 0.2, waiting));
+    for (at, (name, _)) in RATES.iter().enumerate() {
+        let rate = |it: &Moment| it.rates[at];
+        let most = look.history.iter().take(room).map(rate).fold(0.0, f64::max);
+        let told = match rate(latest).is_nan() {
+            true => MISSING.to_owned(),
+            false => format!(
+                "{}/s, most {}",
+                count(rate(latest) as u64),
+                count(most as u64)
+            ),
+        };
+        lines.push(cut(&line(name, told, most, &rate)));
+    }
+    let memory = &now.memory;
+    let mut used = |name: &str, total: u64, value: fn(&Moment) -> f64| {
+        let told = format!("{} of {}", bytes(value(latest) as u64), bytes(total));
+        lines.push(cut(&line(name, told, total as f64, &value)));
+    };
+    used("RAM used", memory.total_bytes, |it| it.ram_used);
+    used("swap used", memory.swap_total_bytes, |it| it.swap_used);
+    let pressed = pressed(look);
+    lines.push(warning_if(
+        !pressed.is_empty(),
+        named("pressed now", &pressed),
+    ));
+    let findings = look.status.findings.iter().map(|it| it.name());
+    let is_grave = |it: &Severity| *it >= Severity::Warning;
+    let mut severities = look.status.findings.iter().map(|it| &it.severity);
+    lines.push(warning_if(
+        severities.any(is_grave),
+        named("findings", &findings.collect::<Vec<_>>()),
+    ));
+    lines.push(String::new());
     lines
 }
 
-/// What was reclaimed ahead of time, and what it cost, in a line.
-fn reclaimed(reclaim: &Reclaimed) -> String {
-    let stalled: u64 = reclaim.groups.iter().map(|group| group.stalled_us).sum();
-    let mut text = format!(
-        "reclaimed ahead: {}, {} came back, waited {}",
-        bytes(reclaim.reclaimed_bytes()),
-        bytes(reclaim.came_back_bytes()),
-        percent(stalled as f64 / 1e6 / reclaim.seconds.max(1) as f64),
-    );
-    let backing_off = reclaim.groups.iter().filter(|it| it.backing_off.is_some());
-    match (&reclaim.holding, backing_off.count()) {
-        (Some(why), _) => text += &format!("; held back: {}", inert(why)),
-        (None, 0) => {}
-        (None, some) => text += &format!("; {some} of {} back off", reclaim.groups.len()),
+/// A line of the head with names, each once, and their number.
+fn named(what: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
+    let mut once: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    once.dedup();
+    match names.len() {
+        0 => format!("{what:NAME$}none"),
+        many => format!("{what:NAME$}{many}: {}", inert(&once.join(", "))),
     }
-    text
 }
 
-/// What the guard sees, in a line.
-fn guarded(guard: &Guarded) -> String {
-    let state = match guard.is_short {
-        true => "memory is short",
-        false => "memory is not short",
-    };
-    format!(
-        "guard: room for {}, {state}; processes ended {}",
-        bytes(guard.headroom_bytes),
-        guard.ended_total
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use zmeld_linux::Host;
-    use zmeld_report::text::widest;
-
-    use super::*;
-
-    /// A machine with zram and a disk, and a program of a limited group in them.
-    fn look(with_swap: bool) -> Look {
-        let (_dir, host) = Host::planted(&[]);
-        let put = |path: &str, text: &str| host.plant(path, text);
-        put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n");
-        put("proc/pressure/memory", "some avg10=32.50 avg60=1.00 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
-        put("proc/vmstat", "pswpin 0\npswpout 0\npgmajfault 0\n");
-        if with_swap {
-            put(
-                "proc/self/mountinfo",
-                "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            );
-            put("proc/7/cgroup", "0::/app\n");
-            put("proc/7/comm", "java\n");
-            put("proc/7/status", "Name:\tjava\nVmSwap:\t  262144 kB\n");
-            put("sys/fs/cgroup/cgroup.controllers", "memory\n");
-            put("sys/fs/cgroup/app/memory.swap.current", "268435456\n");
-            put("sys/fs/cgroup/app/memory.current", "67108864\n");
-            put("sys/fs/cgroup/app/memory.max", "134217728\n");
-            put("proc/swaps", "Filename\n/dev/zram0 partition 1048572 524288 100\n/dev/sda2 partition 2097148 0 -2\n");
-            put("sys/block/zram0/disksize", "1073741824");
-            put("sys/block/zram0/initstate", "1");
-            put("sys/block/zram0/comp_algorithm", "lzo [zstd]");
-            put(
-                "sys/block/zram0/mm_stat",
-                "536870912 134217728 142606336 268435456 1 0 0 1024 9\n",
-            );
-        }
-        let before = Look::at(&host, None);
-        put("proc/vmstat", "pswpin 1\npswpout 0\npgmajfault 0\n");
-        Look::at(&host, Some(&before))
-    }
-
-    #[test]
-    fn a_screen_has_everything_in_as_many_lines_as_there_are() {
-        let look = look(true);
-        let style = Style::plain(80);
-        let rows = lines(&look, &style, 40, 1.0, false);
-        assert_eq!(rows.len(), 40);
-        let all = rows.join("\n");
-        for wanted in [
-            "zmeld top  RAM 1.50 GiB of 2.00 GiB   swap 512 MiB of 1",
-            "waiting for memory: 32.5 % of the last 10 s",
-            "zram0",
-            "3.76x",
-            "sda2",
-            " pages in, 0 out, 0 major faults",
-            "/app                     256 MiB        186 MiB  64.0 MiB\n",
-            "  java 7                 256 MiB        186 MiB         –\n",
-            "q quit",
-        ] {
-            assert!(all.contains(wanted), "{wanted}\n{all}");
-        }
-        // Colour only repeats what is said.
-        let colour = Style {
-            colour: true,
-            ..style
-        };
-        let coloured = lines(&look, &colour, 40, 1.0, false);
-        assert_eq!(coloured[1], colour.warning(&rows[1]));
-        for (columns, count) in [(20, 4), (79, 23), (300, 100), (20, 0)] {
-            let style = Style::plain(columns);
-            let rows = lines(&look, &style, count, 1.0, true);
-            assert_eq!(rows.len(), count);
-            assert!(widest(&rows) <= columns);
-        }
-    }
-
-    #[test]
-    fn a_machine_without_swap_is_told_what_to_do() {
-        let rows = lines(&look(false), &Style::plain(80), 24, 1.0, false);
-        assert!(rows.join("\n").contains("zmeld plan"), "{rows:#?}");
-    }
+/// The control groups whose tasks wait now, those that wait most first, and those at their limits.
+fn pressed(look: &Look) -> Vec<String> {
+    let waited = |it: &InSwap| it.waited.unwrap_or(0.0);
+    let groups = look.groups.iter();
+    let mut groups: Vec<&InSwap> = groups
+        .filter(|it| it.is_at_limit || waited(it) > 0.0)
+        .collect();
+    groups.sort_by(|one, other| waited(other).total_cmp(&waited(one)));
+    let told = groups.into_iter().map(|it| match waited(it) > 0.0 {
+        true => format!("{} {}", it.name, percent(waited(it))),
+        false => format!("{} at its limit", it.name),
+    });
+    told.collect()
 }
