@@ -88,6 +88,9 @@ pub const TESTS: &[CTest] = &[
     test("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
 ];
 
+/// Ends a program by the time that it computed, however busy the machine is.
+const LIMITED: [&str; 2] = ["prlimit", "--cpu=60"];
+
 pub fn of_step(step: &str) -> Result<&'static CTest> {
     let mut tests = TESTS.iter();
     tests
@@ -169,10 +172,11 @@ pub struct CTestEnvironment {
 }
 
 impl CTestEnvironment {
-    /// What runs the program of the test whose step has that name, of a copy of the store.
+    /// What runs the program of the test whose step has that name, of a copy of the store
+    /// in which a change may make it run for ever.
     pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
-        let before = self.launch(log, test.flavour)?;
+        let before = [&LIMITED, &self.launch(log, test.flavour)?[..]].concat();
         let compiler = &self.compiler;
         let program = compiler.program_of_copy(log, test.flavour, test.name, copy)?;
         Ok(launched(&before, program))
