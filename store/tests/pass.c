@@ -266,16 +266,119 @@ static u32 in_pairs(struct rng *rng, u64 page)
 	return (u32)(page % (pages / 2));
 }
 
+/* What the many pages of one content have. */
+static u32 giant;
+
 static u32 one_giant(struct rng *rng, u64 page)
 {
-	return rng_below(rng, 10) < 7 ? 0 : (u32)page;
+	return rng_below(rng, 10) < 7 ? giant : (u32)page;
+}
+
+/* Beside small groups. */
+static u32 giant_and_pairs(struct rng *rng, u64 page)
+{
+	return rng_below(rng, 10) < 4 ? giant : (u32)(page % (pages * 9 / 10));
 }
 
 static u32 all_equal(struct rng *rng, u64 page)
 {
 	(void)rng;
 	(void)page;
-	return 0;
+	return giant;
+}
+
+/* A content that every sample of fingerprints has, or that none has. */
+static u32 content_in_samples(bool in)
+{
+	static const u8 zeros[ZM_KEY_SIZE];
+	struct zm_fingerprint_key *key = zm_fingerprint_key_create(zeros);
+	u8 page[ZM_PAGE_SIZE];
+	u32 content = 0;
+
+	if (!key)
+		DIE("no memory");
+	do
+		make_content(page, ++content);
+	while ((zm_fingerprint(key, page) < 1u << 25) != in);
+	zm_fingerprint_key_destroy(key);
+	return content;
+}
+
+/* The sample's share of duplicates, per mille; *sampled: of so many pages. */
+static u64 estimate(struct zm_store *store, u64 *sampled)
+{
+	const struct zm_meld_options options = { .estimate_only = true };
+	struct zm_meld_result result;
+
+	meld(store, &options, &result);
+	*sampled = result.pages_sampled;
+	return result.duplicates_sampled * 1000 / result.pages_sampled;
+}
+
+static void expect_near(const struct plan *plan, u64 found, u64 real)
+{
+	if (found > real + 60 || found + 60 < real)
+		DIE("%s, %llu pages: %llu per mille repeat, by the sample %llu",
+		    plan->name, pages, real, found);
+}
+
+/*
+ * The sample is one page in 32, no fewer than 512 and no more than 2,048 where chance
+ * says so; in it repeats what repeats in the whole, and what shares does no more.
+ */
+static void try_estimates(void)
+{
+	static const struct {
+		const char *name;
+		u64 pages;
+		u32 (*choose)(struct rng *rng, u64 page);
+		u32 wanted;	/* in the sample; 0: as many as fit, or are picked */
+		bool giant_in;
+	} cases[] = {
+		{ "one page", 1, all_unique, 1, false },
+		{ "unique", 511, all_unique, 511, false },
+		{ "in pairs", 512, in_pairs, 512, false },
+		{ "in pairs", 600, in_pairs, 512, false },
+		{ "unique", 600, all_unique, 512, false },
+		{ "in pairs", 20000, in_pairs, 625, false },
+		{ "in pairs", 70000, in_pairs, 2048, false },
+		{ "a giant group that is not sampled", 20000, one_giant, 0, false },
+		{ "that and pairs", 20000, giant_and_pairs, 0,
+		  false },
+		{ "a giant group that is sampled", 20000, all_equal, 0, true },
+	};
+	const u64 usual = pages;
+	struct zm_store *store;
+	struct plan plan;
+	u64 sampled;
+	u32 i, *content = calloc(70000, sizeof(*content));
+
+	if (!content)
+		DIE("no memory");
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		pages = cases[i].pages;
+		giant = content_in_samples(cases[i].giant_in);
+		plan = plan_make(cases[i].name, content, cases[i].choose);
+		store = fill(&plan);
+		expect_near(&plan, estimate(store, &sampled),
+			    (pages - plan.contents) * 1000 / pages);
+		if (cases[i].wanted &&
+		    (sampled * 5 < cases[i].wanted * 2 ||
+		     sampled * 5 > cases[i].wanted * 6 ||
+		     (pages <= 512 && sampled != pages)))
+			DIE("%s, %llu pages: %llu are sampled", plan.name,
+			    pages, sampled);
+		test_meld(store);
+		EXPECT(!estimate(store, &sampled));
+		/* Half are alone again; their twins still share. */
+		write_plan(store, &plan, 0, pages / 2);
+		if (cases[i].choose == in_pairs)
+			expect_near(&plan, estimate(store, &sampled), 500);
+		zm_store_destroy(store);
+	}
+	free(content);
+	pages = usual;
+	giant = 0;
 }
 
 int main(int argc, char **argv)
@@ -290,6 +393,7 @@ int main(int argc, char **argv)
 	content = malloc(pages * sizeof(*content));
 	if (!content)
 		DIE("no memory");
+	try_estimates();
 	for (i = 0; i < 5; i++) {
 		static const struct {
 			const char *name;
