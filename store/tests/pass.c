@@ -88,7 +88,7 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	struct zm_meld_options options = { .memory_max = memory_max };
 	struct zm_store *store = fill(plan);
 	struct zm_meld_result result;
-	u64 bound = memory_max ? memory_max : 8 * pages;
+	u64 bound = memory_max ? memory_max : 8 * pages, room;
 
 	/* Of what is offered it takes what it can use. */
 	if (bound > 16 * pages)
@@ -102,6 +102,11 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	if (result.pages_melded != pages - plan->contents)
 		DIE("%s: %llu pages melded of %llu", plan->name,
 		    result.pages_melded, pages - plan->contents);
+	/* Half of the memory are suspects, and each round but the last fills half of it. */
+	room = (result.memory_borrowed - 2 * ZM_PAGE_SIZE) / (2 * sizeof(u64));
+	if (result.rounds > 1 + 2 * pages / room)
+		DIE("%s: %llu rounds with room for %llu pages", plan->name,
+		    result.rounds, room);
 	expect_melded(store, plan, "one pass");
 	printf("pass: %s, %llu bytes: all %llu duplicates in %llu rounds\n",
 	       plan->name, result.memory_borrowed, result.pages_melded,
