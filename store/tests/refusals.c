@@ -231,7 +231,10 @@ static void options_count(void)
 	/* All that is borrowed for a store is told. */
 	zm_store_limit_set(store, 0);
 	without = test_stats(store);
-	EXPECT(without.memory_metadata >= SLOTS * (16 + sizeof(u32)));
+	EXPECT(without.memory_metadata ==
+	       SLOTS * (16 + sizeof(u32)) + sizeof(struct zm_store) +
+	       zm_port_percpu_bytes(sizeof(struct zm_counters)) +
+	       zm_fingerprint_key_bytes());
 	EXPECT(!zm_backing_attach(store, 64 * 10));
 	test_write(store, 0, page);
 	test_write(store, 1, page);
@@ -240,6 +243,48 @@ static void options_count(void)
 	EXPECT(with.memory_metadata ==
 	       without.memory_metadata + 10 * sizeof(u64) + ZM_SHARE_BYTES);
 	EXPECT(with.objects == 1 && with.pages_melded == 1 && with.shares == 1);
+	zm_store_destroy(store);
+}
+
+/* 4,096 look-ups, of which so many find the page: whether auto mode is on then. */
+static bool window(struct zm_store *store, const u8 *page, u32 hits)
+{
+	const bool before = test_stats(store).inline_active;
+	u32 i;
+
+	for (i = 0; i < 4096; i++) {
+		EXPECT(test_stats(store).inline_active == before);
+		if (i < 4096 - hits)
+			zm_page_discard(store, 0);
+		test_write(store, 0, page);
+	}
+	return test_stats(store).inline_active;
+}
+
+/* Auto mode is on from 2 % of hits in a window on, and off below 1 %. */
+static void auto_switches(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_AUTO);
+	struct zm_store *store;
+	u8 page[ZM_PAGE_SIZE];
+	u64 content = 4;
+
+	options.streams = 1;
+	store = test_store(&options, 0);
+	/* While it is off one page in sixteen is looked up, the same ones each time. */
+	do {
+		page_make(page, content += 8);
+		test_write(store, 0, page);
+	} while (!test_stats(store).inline_probes);
+	zm_store_destroy(store);
+	store = test_store(&options, 0);
+	EXPECT(!window(store, page, 81));
+	EXPECT(window(store, page, 82));
+	EXPECT(window(store, page, 41));
+	EXPECT(!window(store, page, 40));
+	EXPECT(test_stats(store).auto_switches == 2);
+	EXPECT(test_stats(store).inline_probes == 4 * 4096);
 	zm_store_destroy(store);
 }
 
@@ -328,6 +373,7 @@ int main(void)
 	no_memory_for_a_store();
 	every_number_of_blocks();
 	options_count();
+	auto_switches();
 	keys();
 	printf("what is refused is refused, what is wrong is told\n");
 	return 0;
