@@ -229,6 +229,19 @@ static int store_make(struct zm_device *device, u64 pages,
 }
 
 /*
+ * -EBUSY where the disk is part of another one, as of dm's: a backing device that
+ * stands on that would be written over itself. pre: the lock is held.
+ */
+int zm_device_refuse_loop(struct zm_device *device)
+{
+	if (!READ_ONCE(device->disk->part0->bd_holder))
+		return 0;
+	dev_info_ratelimited(disk_to_dev(device->disk),
+			     "a backing device could stand on this disk, which is part of another: take that apart first\n");
+	return -EBUSY;
+}
+
+/*
  * Gives the device its size and a store. -EBUSY: it has one; -EINVAL: no
  * size, too large, or a codec refuses its parameters; -ENOMEM.
  */
@@ -247,7 +260,10 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 				     "disksize is set already: reset the device first\n");
 	if (err)
 		return err;
-	err = store_make(device, disksize >> PAGE_SHIFT, &store);
+	if (device->backing_file)
+		err = zm_device_refuse_loop(device);
+	if (!err)
+		err = store_make(device, disksize >> PAGE_SHIFT, &store);
 	if (!err) {
 		device->store = store;
 		device->disksize = disksize;
@@ -326,6 +342,8 @@ static struct zm_device *device_alloc(int id)
 	mutex_init(&device->work);
 	mutex_init(&device->mode_lock);
 	mutex_init(&device->result_lock);
+	spin_lock_init(&device->limit_lock);
+	device->limits_set = 1;
 	for (i = 0; i < ZM_PART_LOCKS; i++)
 		mutex_init(&device->part_locks[i]);
 	device->writeback_batch = 32;	/* zram's */

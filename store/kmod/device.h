@@ -115,8 +115,12 @@ struct zm_device {
 	bool verify;
 	u32 check_writes;		/* enum zm_check_writes */
 	u32 writeback_batch;		/* requests in flight */
+
+	/* Under limit_lock, which is inside of all others. */
+	spinlock_t limit_lock;
 	bool writeback_limited;
-	atomic64_t writeback_left;	/* units of 4 KiB, where limited */
+	u64 writeback_left;		/* units of 4 KiB, where limited */
+	u64 limits_set;			/* how often: pages sent before one are not of it */
 
 	/* The last pass, under result_lock, which is held for a copy of it. */
 	struct mutex result_lock;
@@ -165,6 +169,7 @@ struct zm_device *zm_device_create(int major, int id);
 int zm_device_remove(struct zm_device *device);
 int zm_device_init(struct zm_device *device, u64 disksize);
 int zm_device_reset(struct zm_device *device);
+int zm_device_refuse_loop(struct zm_device *device);
 int zm_device_claim(struct zm_device *device);
 void zm_device_unclaim(struct zm_device *device);
 int zm_device_lock_settings(struct zm_device *device);
