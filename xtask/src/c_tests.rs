@@ -51,9 +51,15 @@ const CHANGING: [&str; 2] = ["3000", "100000"];
 const ADVERSARY: [&str; 2] = ["30000", "200000"];
 const NARROW_MODEL: [&str; 2] = ["S 4000", "20 x S 20000"];
 /// Level 2 has the pages that it encodes in a fourth of the time.
-const ROUND_TRIP: [&str; 2] = ["same; 1 S 0 1000000; 2 S 0 31250", "same; 1 S 0 30000000; 2 S 0 937500"];
+const ROUND_TRIP: [&str; 2] = [
+    "same; 1 S 0 1000000; 2 S 0 31250",
+    "same; 1 S 0 30000000; 2 S 0 937500",
+];
 /// Under sanitizers as many seconds as a million take without.
-const ROUND_TRIP_CHECKED: [&str; 2] = ["same; 1 S 0 300000; 2 S 0 9375", "same; 1 S 0 3000000; 2 S 0 93750"];
+const ROUND_TRIP_CHECKED: [&str; 2] = [
+    "same; 1 S 0 300000; 2 S 0 9375",
+    "same; 1 S 0 3000000; 2 S 0 93750",
+];
 
 #[rustfmt::skip]
 pub const TESTS: &[CTest] = &[

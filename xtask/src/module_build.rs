@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{bail, Result};
 
 use crate::kernels::{jobs, Kernel, KernelRecipe};
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::tools;
 use crate::workspace;
 
@@ -79,7 +79,7 @@ impl Flavour {
 
 /// Builds the module with all warnings that the kernel has; any is an error.
 pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
-    let place = copy_of_sources(kernel, flavour)?;
+    let place = copy_of_sources(kernel.recipe.name, flavour)?;
     let mut command = make(kernel, &place, flavour);
     command.args(["W=1", "modules"]);
     let said = log.must(&mut command)?;
@@ -98,7 +98,7 @@ pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
 /// Has sparse read all of it; what it says about our files. None: the kernel's build
 /// refuses this machine's sparse, and goes on without.
 pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec<String>>> {
-    let place = copy_of_sources(kernel, flavour)?;
+    let place = copy_of_sources(kernel.recipe.name, flavour)?;
     let mut command = make(kernel, &place, flavour);
     // C=2 reads files that need no compiling, too.
     command.args(["C=2", "CHECK=sparse", "modules"]);
@@ -139,10 +139,27 @@ fn warnings(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
+/// Of a module that is built for 32 bits, the divisions of 64 bits that no kernel has.
+pub fn divisions_of_64_bits(
+    log: &Log,
+    name: &str,
+    make: &dyn Fn() -> Command,
+    level: &str,
+) -> Result<Vec<String>> {
+    let place = copy_of_sources(&format!("{name}{level}"), Flavour::Release)?;
+    let mut command = make();
+    command.arg(format!("M={}", place.display()));
+    log.must(command.arg(format!("KCFLAGS={level}")).arg("modules"))?;
+    let symbols = output_of(Command::new("nm").arg("-u").arg(place.join("zmeld.o")))?;
+    let is_missing = |symbol: &&str| symbol.ends_with("di3") || symbol.ends_with("ldivmod");
+    let missing = symbols.split_whitespace().filter(is_missing);
+    Ok(missing.map(str::to_owned).collect())
+}
+
+fn copy_of_sources(kernel: &str, flavour: Flavour) -> Result<PathBuf> {
     let store = workspace::root().join("store");
     // By checkout, not by kernel: checkouts may share `target/kernels`.
-    let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
+    let place = workspace::work_folder(&format!("module/{kernel}"))?
         .canonicalize()?
         .join(flavour.build().0);
     for part in flavour.module().sources {

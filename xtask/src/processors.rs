@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::c_build;
+use crate::kernels;
+use crate::module_build;
 use crate::process::{output_of, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
@@ -15,6 +17,7 @@ use crate::workspace;
 
 pub const STEP: &str = "processors";
 pub const NARROW: &str = "store-32-bits";
+pub const MODULES: &str = "module-32-bits";
 
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
@@ -116,6 +119,26 @@ pub fn narrow(log: &Log) -> Result<Tally> {
             .need()
             .and_then(|()| test_store_on(log, processor));
         tally.add(Tally::or_skip(NARROW, tested)?);
+    }
+    Ok(tally)
+}
+
+/// zmeld.ko builds for them, at either level, and divides no 64 bits.
+pub fn modules(log: &Log) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for (processor, name) in OF_32_BITS.iter().zip(["i386", "arm"]) {
+        let built = tools::need(&[processor.compiler]).and_then(|()| {
+            let cross = processor.compiler.trim_end_matches("gcc");
+            let make = kernels::headers(log, name, cross, "32-bits.config")?;
+            let mut tally = Tally::default();
+            for level in ["-O2", "-Os"] {
+                let found = module_build::divisions_of_64_bits(log, name, &make, level)?;
+                let why = format!("{name}, {level}: {}", found.join(" "));
+                tally.add(Tally::of(MODULES, found.is_empty(), why));
+            }
+            Ok(tally)
+        });
+        tally.add(Tally::or_skip(MODULES, built)?);
     }
     Ok(tally)
 }
