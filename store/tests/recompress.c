@@ -435,6 +435,26 @@ static void try_idle_shares(void)
 	close_store(store);
 }
 
+/* A pass melds a page that is in use with one that is idle: what both share is in use. */
+static void try_idle_melds(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct disk_write write;
+	u64 i, used;
+
+	for (used = 0; used < 2; used++) {
+		for (i = 0; i < 2; i++)
+			put(store, i, text(used));
+		EXPECT(!zm_idle_mark(store, 0, 0));
+		expect(store, used, text(used));
+		EXPECT(test_meld(store).pages_melded == 1);
+		EXPECT(test_info(store, !used).idle && !test_info(store, used).idle);
+		EXPECT(disk_write_begin(&disk, store, &write, !used,
+					ZM_PICK_IDLE, false) == -ENOENT);
+	}
+	close_store(store);
+}
+
 /* A page that is used while others are marked, in the next second, is not idle. */
 static void try_used_meanwhile(void)
 {
@@ -642,7 +662,11 @@ static void try_damage(void)
 	u8 page[ZM_PAGE_SIZE];
 	struct zm_stats stats;
 
+	/* So that its block is not the first one. */
+	put(store, 1, text(2));
+	write_back(store, 1, true);
 	put(store, 0, text(1));
+	EXPECT(!test_info(store, 0).block);
 	lie = true;
 	result = recompress(store, 0, 0, 0);
 	EXPECT(result.pages_damaged == 1 && !result.pages_recompressed);
@@ -650,12 +674,13 @@ static void try_damage(void)
 	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -EBADMSG);
 	lie = false;
 	zm_store_stats(store, &stats);
-	EXPECT(stats.mismatches == 3 && !stats.blocks_used);
+	EXPECT(stats.mismatches == 3 && stats.blocks_used == 1);
 	EXPECT(!test_info(store, 0).priority && !test_info(store, 0).incompressible);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);
 	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
 	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
+	expect(store, 1, text(2));
 	close_store(store);
 }
 
@@ -674,6 +699,7 @@ int main(void)
 	try_memory_limit();
 	try_idle();
 	try_idle_shares();
+	try_idle_melds();
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();

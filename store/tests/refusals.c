@@ -328,6 +328,60 @@ static void no_memory_for_a_store(void)
 	zm_store_destroy(store);
 }
 
+static int meld_all(struct zm_store *store)
+{
+	const struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+
+	return zm_meld_run(store, &all, &result);
+}
+
+static int recompress_largest(struct zm_store *store)
+{
+	const struct zm_recompress_options largest = {
+		.priority = 1, .pages_max = 2,
+	};
+	struct zm_recompress_result result;
+
+	return zm_recompress_run(store, &largest, &result);
+}
+
+static int check_all(struct zm_store *store)
+{
+	char text[4096];
+
+	return zm_store_check(store, ZM_CHECK_CONTENTS, 0, text, sizeof(text));
+}
+
+/* Whichever allocation of some work fails, that is said, and no page is another. */
+static void no_memory_for(int (*work)(struct zm_store *store))
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	u8 page[ZM_PAGE_SIZE], wanted[ZM_PAGE_SIZE];
+	struct zm_store *store;
+	u64 nth = 0, i;
+	int err;
+
+	test_codec(&options, 1, "zstd");
+	page_make(wanted, 4);
+	do {
+		store = test_store(&options, 0);
+		for (i = 0; i < SLOTS; i++)
+			test_write(store, i, wanted);
+		zm_fault_set(++nth);
+		err = work(store);
+		EXPECT(err == (zm_fault_asked() >= nth ? -ENOMEM : 0));
+		zm_fault_set(0);
+		for (i = 0; i < SLOTS; i++)
+			EXPECT(!zm_page_read(store, i, page) &&
+			       !memcmp(page, wanted, ZM_PAGE_SIZE));
+		check_store(store, ZM_CHECK_CONTENTS, "without memory", 0);
+		zm_store_destroy(store);
+	} while (err);
+	EXPECT(nth > 4);
+}
+
 /* As many blocks as there are, each once, whatever their number. */
 static void every_number_of_blocks(void)
 {
@@ -371,6 +425,9 @@ int main(void)
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);
 	no_memory_for_a_store();
+	no_memory_for(meld_all);
+	no_memory_for(recompress_largest);
+	no_memory_for(check_all);
 	every_number_of_blocks();
 	options_count();
 	auto_switches();
