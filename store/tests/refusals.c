@@ -102,6 +102,14 @@ static void damaged_objects(struct zm_store *store)
 	EXPECT(zm_page_read(store, 5, page) == -EREMOTE);
 }
 
+static int meld_all(struct zm_store *store)
+{
+	const struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+
+	return zm_meld_run(store, &all, &result);
+}
+
 /* The check says what is wrong with a slot that holds this. */
 static void planted(struct zm_store *store, u64 index, u32 state, u64 value,
 		    const char *what)
@@ -130,6 +138,74 @@ static void faults_planted(struct zm_store *store)
 		0, "fingerprint without object");
 	planted(store, 4, object, 0, "no object behind it");
 	planted(store, 4, object, 1, "object of 0 bytes");
+}
+
+/* The check says that, whatever else. */
+static void expect_said(struct zm_store *store, const char *what)
+{
+	char text[4096];
+
+	EXPECT(zm_store_check(store, ZM_CHECK_COUNTS, 0, text, sizeof(text)) ==
+	       -EUCLEAN);
+	if (!strstr(text, what))
+		DIE("a check says \"%s\" and not \"%s\"", text, what);
+}
+
+/* Of counters that are one off, and of what two slots hold. */
+static void sums_planted(struct zm_store *store)
+{
+	struct zm_counters *counters = store->counters;
+	const struct {
+		u64 *counter;
+		const char *what;
+	} known[] = {
+		{ &counters->pages_stored, "pages_stored: counter 7, slots 6" },
+		{ &counters->pages_same, "pages_same: counter 2, slots 1" },
+		{ &counters->pages_raw, "pages_raw: counter 2, slots 1" },
+		{ &counters->pages_shared, "pages_shared: counter 5, slots 4" },
+		{ &counters->pages_backed, "pages_backed: counter 4, slots 3" },
+		{ &counters->shares, "shares: counter 4, slots 3" },
+		{ &counters->shares_backed, "shares_backed: counter 3, slots 2" },
+		{ &counters->held, "held: counter 1, slots 0" },
+		{ &counters->bytes_compressed, "bytes_compressed: counter " },
+		{ &counters->bytes_melded, "bytes_melded: counter " },
+		{ &counters->blocks_in_flight, "2 hold pages, 1 are in flight" },
+		{ &store->blocks.used, "blocks_used: counter 3, 2 are taken" },
+	};
+	struct zm_slot *slots = store->slots, before = slots[4];
+	struct zm_writeback wb;
+	u8 page[ZM_PAGE_SIZE];
+	u32 i;
+
+	/* 0, 1: a share on its block, as 5 is; 2: one in the pool. */
+	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
+	EXPECT(!zm_writeback_end(store, &wb, false));
+	EXPECT(meld_all(store) == 0 && test_info(store, 2).sharers == 3);
+	zm_page_discard(store, 2);
+	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
+	EXPECT(zm_writeback_end(store, &wb, true));
+	page_make(page, 4);
+	test_write(store, 2, page);
+	EXPECT(!zm_writeback_begin(store, 2, 0, true, &wb, page));
+	EXPECT(!zm_writeback_end(store, &wb, false));
+	check_store(store, ZM_CHECK_CONTENTS, "before sums are wrong", 0);
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		++*known[i].counter;
+		expect_said(store, known[i].what);
+		--*known[i].counter;
+	}
+	slots[4] = slots[2];
+	expect_said(store, "counts 1, 2 slots use it");
+	slots[4] = before;
+	/* The only objects that there are. */
+	page_make(page, 20);
+	test_write(store, 2, page);
+	slots[4] = slots[2];
+	expect_said(store, "belongs to two");
+	slots[4] = before;
+	page_make(page, 4);
+	test_write(store, 2, page);
+	check_store(store, ZM_CHECK_CONTENTS, "after sums were wrong", 0);
 }
 
 static void settings(struct zm_store *store)
@@ -328,14 +404,6 @@ static void no_memory_for_a_store(void)
 	zm_store_destroy(store);
 }
 
-static int meld_all(struct zm_store *store)
-{
-	const struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_meld_result result;
-
-	return zm_meld_run(store, &all, &result);
-}
-
 static int recompress_largest(struct zm_store *store)
 {
 	const struct zm_recompress_options largest = {
@@ -420,6 +488,7 @@ int main(void)
 	no_such_slot(store);
 	damaged_objects(store);
 	faults_planted(store);
+	sums_planted(store);
 	settings(store);
 	back_again(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
