@@ -29,7 +29,7 @@ pub struct Module {
 
 pub const ZMELD: Module = Module {
     name: "zmeld",
-    sources: &["include", "core", "zword", "port/linux", "kmod"],
+    sources: &["include", "core", "zword", "port/linux", "crypto", "kmod"],
     folder: "kmod",
     features: "kernel_has.h",
     needs: "CONFIG_BLOCK CONFIG_ZSMALLOC",
