@@ -193,7 +193,7 @@ struct zm_later {
 	struct bvec_iter iter;		/* what is left to read */
 	unsigned long started;		/* for the accounting */
 	atomic_t pending;		/* the worker, and blocks on their way */
-	blk_status_t status;		/* the first error */
+	int err;			/* the first */
 };
 
 blk_status_t zm_pages_read(struct zm_device *device, struct bio *bio,
