@@ -9,7 +9,8 @@
  *     open;
  *   - once it is being removed a device gets no store and no setting any more,
  *     and no long operation begins;
- *   - after a failed set-up the device is as it was before.
+ *   - after a failed set-up the device is as it was before, but for codecs that refused
+ *     what was asked of them: they are the default again.
  */
 #define pr_fmt(fmt) "zmeld: " fmt
 
@@ -158,7 +159,7 @@ int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen)
 	if (!wait && !mutex_trylock(&device->work))
 		goto unlock;
 	err = -EINTR;
-	if (wait && mutex_lock_interruptible(&device->work))
+	if (wait && mutex_lock_killable(&device->work))
 		goto unlock;
 	*stops_seen = zm_pass_stops(device->store);
 	/* Pairs with that of device_stop(), which sets `stop` and then counts. */
@@ -272,6 +273,9 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 		set_capacity_and_notify(device->disk,
 					disksize >> SECTOR_SHIFT);
 	}
+	/* As zram: what a codec refused is not asked of it again. */
+	if (err == -EINVAL)
+		zm_codecs_reset(device);
 	zm_device_unlock_settings(device);
 	if (err)
 		dev_err(disk_to_dev(device->disk),

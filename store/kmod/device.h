@@ -48,6 +48,7 @@
 #include <linux/workqueue.h>
 
 #include <compat.h>
+#include <zmeld/port.h>
 #include <zmeld/store.h>
 
 /*
@@ -150,12 +151,13 @@ static inline u64 zm_device_pages(const struct zm_device *device)
 }
 
 /*
- * Whether a long operation has to end: the device goes away, or whoever
- * started the operation was sent a signal.
+ * Whether a long operation has to end: the device goes away, or a signal ends whoever
+ * started the operation. One that does not, such as a shell's SIGCHLD, is none of its
+ * affairs, as with zram.
  */
 static inline bool zm_device_must_stop(const struct zm_device *device)
 {
-	return READ_ONCE(device->stop) || signal_pending(current);
+	return READ_ONCE(device->stop) || zm_port_interrupted();
 }
 
 /* control.c */

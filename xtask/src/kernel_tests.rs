@@ -420,8 +420,9 @@ impl GuestTest {
         }
         for name in &self.needs.scripts {
             let file = self.subject.folder().join(name);
-            boot.files
-                .push(Addition::file(&format!("/guest/{name}"), &file)?);
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let place = format!("/guest/{name}");
+            boot.files.push(Addition::file(&place, &file)?);
         }
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);
