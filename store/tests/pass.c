@@ -8,9 +8,22 @@
  * Each case fills a store with known duplicates, melds, and counts objects:
  * there must be one for each content. Then all pages are read back.
  */
+#define _GNU_SOURCE
+#include <time.h>
+
 #include "harness.h"
 
 static u64 pages = 60000;
+
+/* The store's clock, instead of the library's: a nanosecond each time that it is looked at. */
+static long looks;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	(void)clock;
+	*now = (struct timespec){ .tv_nsec = ++looks };
+	return 0;
+}
 
 /* Page i has content `content[i]`; what a content is made of costs little. */
 struct plan {
@@ -124,7 +137,7 @@ static void try_stopping(const struct plan *plan)
 {
 	struct zm_meld_options options = {
 		.memory_max = 1,
-		.time_ns_max = 300000,
+		.time_ns_max = 8,
 		.resume = true,
 	};
 	struct zm_store *store = fill(plan);
@@ -134,7 +147,7 @@ static void try_stopping(const struct plan *plan)
 	do {
 		meld(store, &options, &result);
 		stopped += result.stopped;
-		options.time_ns_max += 20000;
+		options.time_ns_max += 4;
 	} while (result.stopped && ++passes < 10000);
 	if (!stopped)
 		DIE("%s: no pass was stopped: the test tested nothing",
@@ -149,14 +162,14 @@ static u64 meld_part(struct zm_store *store)
 {
 	struct zm_meld_options options = {
 		.memory_max = 1,
-		.time_ns_max = 300000,
+		.time_ns_max = 8,
 		.resume = true,
 	};
 	struct zm_meld_result result;
 
 	do {
 		meld(store, &options, &result);
-		options.time_ns_max += 20000;
+		options.time_ns_max += 4;
 	} while (result.stopped && !result.pages_melded);
 	EXPECT(result.stopped);
 	return result.pages_melded;
@@ -201,6 +214,71 @@ static void try_ended(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
+static struct plan plan_make(const char *name, u32 *content,
+			     u32 (*choose)(struct rng *rng, u64 page))
+{
+	struct plan plan = { .name = name, .content = content };
+	u8 *seen = calloc(1, pages + 1);
+	struct rng rng = { 1 };
+	u64 i;
+
+	if (!seen)
+		DIE("no memory");
+	for (i = 0; i < pages; i++) {
+		content[i] = choose(&rng, i);
+		plan.contents += !seen[content[i]];
+		seen[content[i]] = 1;
+	}
+	free(seen);
+	return plan;
+}
+
+static u32 in_forties(struct rng *rng, u64 page)
+{
+	(void)rng;
+	return (u32)(page % (pages / 40));
+}
+
+/*
+ * A pass that goes on begins with the group in which it was stopped, wherever that was, and
+ * compares nothing of it twice.
+ */
+static void try_resumed(u32 *content)
+{
+	struct zm_meld_options options = { .memory_max = 1ull << 30 };
+	struct zm_meld_result result, rest;
+	const u64 usual = pages;
+	struct zm_store *store;
+	u64 all, compared, at;
+	struct plan plan;
+
+	pages = 2000;
+	plan = plan_make("groups of forty", content, in_forties);
+	store = fill(&plan);
+	options.time_ns_max = 1u << 30;
+	looks = 0;
+	meld(store, &options, &result);
+	all = looks;
+	EXPECT(result.candidates == pages);
+	for (at = 2; at < all; at += 5) {
+		write_plan(store, &plan, 0, pages);
+		options.resume = false;
+		options.time_ns_max = at;
+		meld(store, &options, &result);
+		compared = result.pages_melded;
+		options.resume = true;
+		options.time_ns_max = 0;
+		meld(store, &options, &rest);
+		if (result.candidates + rest.candidates > pages + 40 ||
+		    compared + rest.pages_melded != pages - plan.contents)
+			DIE("stopped at look %llu of %llu: of %llu pages %llu were looked at, then %llu",
+			    at, all, pages, result.candidates, rest.candidates);
+	}
+	expect_melded(store, &plan, "stopped and gone on with");
+	zm_store_destroy(store);
+	pages = usual;
+}
+
 /* The sample tells a store where melding pays from one where it does not. */
 static void try_threshold(const struct plan *plan, bool pays)
 {
@@ -235,25 +313,6 @@ static void try_priorities(const struct plan *plan)
 	expect_melded(store, plan, "of two codecs");
 	printf("pass: %s: all found among pages of two codecs\n", plan->name);
 	zm_store_destroy(store);
-}
-
-static struct plan plan_make(const char *name, u32 *content,
-			     u32 (*choose)(struct rng *rng, u64 page))
-{
-	struct plan plan = { .name = name, .content = content };
-	u8 *seen = calloc(1, pages + 1);
-	struct rng rng = { 1 };
-	u64 i;
-
-	if (!seen)
-		DIE("no memory");
-	for (i = 0; i < pages; i++) {
-		content[i] = choose(&rng, i);
-		plan.contents += !seen[content[i]];
-		seen[content[i]] = 1;
-	}
-	free(seen);
-	return plan;
 }
 
 static u32 all_unique(struct rng *rng, u64 page)
@@ -397,10 +456,11 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		pages = strtoull(argv[1], NULL, 0);
-	content = malloc(pages * sizeof(*content));
+	content = malloc((pages + 2000) * sizeof(*content));
 	if (!content)
 		DIE("no memory");
 	try_estimates();
+	try_resumed(content);
 	for (i = 0; i < 5; i++) {
 		static const struct {
 			const char *name;
