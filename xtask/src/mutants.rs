@@ -126,6 +126,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("core/sort.c", "split < count - split", "which part is sorted first"),
     ("core/meld.c", "AHEAD_", "how far ahead caches are asked"),
     ("core/meld.c", "i + 1 < pass->suspect_count &&", "for which slots caches are asked"),
+    ("core/meld.c", "if (has_candidate_twin(pass, i))", "for which slots caches are asked"),
     ("core/meld.c", "zm_suspect_fingerprint(pass->suspects[i", "for which slots caches are asked"),
     ("zword/decode_bytes.c", "if (length > 2 * COPY_STEP)", "what is copied twice is the same"),
     ("zword/encode.c", "#define SIZE_HOPELESS", "more than any parse takes is as good"),
