@@ -139,6 +139,21 @@ fn warnings(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// What a module is linked from, by its path below the sources.
+pub fn objects(module: &Path) -> Result<Vec<String>> {
+    let folder = workspace::stem(module.parent().unwrap_or(module));
+    let text = workspace::read(&module.with_extension("mod"))?;
+    let names = text
+        .split_whitespace()
+        .map(|it| it.trim_start_matches("./"));
+    Ok(names
+        .map(|name| match name.strip_prefix("../") {
+            Some(beside) => beside.to_owned(),
+            None => format!("{folder}/{name}"),
+        })
+        .collect())
+}
+
 /// Of a module that is built for 32 bits, the divisions of 64 bits that no kernel has.
 pub fn divisions_of_64_bits(
     log: &Log,
@@ -191,8 +206,9 @@ fn sources_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     for path in workspace::all_files(folder)? {
         let path = path.strip_prefix(folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_made =
-            name.ends_with(".mod.c") || [ZMELD, ZWORD].iter().any(|it| it.features == name);
+        let is_made = name.ends_with(".mod.c")
+            || name.ends_with(".borrowed.c")
+            || [ZMELD, ZWORD].iter().any(|it| it.features == name);
         let is_source = matches!(&*name, "Kbuild" | "Makefile" | "probe.sh")
             || name.ends_with(".c")
             || name.ends_with(".h");
