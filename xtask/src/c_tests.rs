@@ -95,7 +95,7 @@ pub const TESTS: &[CTest] = &[
 ];
 
 /// Ends a program by the time that it computed, however busy the machine is.
-const LIMITED: [&str; 2] = ["prlimit", "--cpu=60"];
+const LIMITED: [&str; 2] = ["prlimit", "--cpu=20"];
 
 pub fn of_step(step: &str) -> Result<&'static CTest> {
     let mut tests = TESTS.iter();
