@@ -248,4 +248,25 @@ mod tests {
             ["/x/store/core/page.c:3:5: warning: unused variable"]
         );
     }
+
+    /// `docs/abi` names a file where the module makes one of that name.
+    #[test]
+    fn every_file_that_is_described_is_made() {
+        let kmod = workspace::root().join("store/kmod");
+        let sources = workspace::files(&kmod, "c").unwrap();
+        let made: String = sources
+            .iter()
+            .map(|it| workspace::read(it).unwrap())
+            .collect();
+        let described = workspace::root().join("docs/abi/sysfs-block-zmeld");
+        for line in workspace::read(&described).unwrap().lines() {
+            let Some(path) = line.strip_prefix("What:") else {
+                continue;
+            };
+            let name = path.rsplit('/').next().unwrap();
+            let is_made =
+                made.contains(&format!("({name})")) || made.contains(&format!("\"{name}\""));
+            assert!(is_made, "{line}");
+        }
+    }
 }
