@@ -163,12 +163,13 @@ static void expect_same(struct bench *bench)
 		u64 pages;
 		u64 hash;
 	} known[] = {
+		{ ZWORD_LEVEL_RAW, 100, 0x4900e389b03affb4 },
 		{ ZWORD_LEVEL_GLANCE, 4000, 0xe263815fde015619 },
 		{ ZWORD_LEVEL_ALL, 1000, 0x4255c987632315d3 },
 	};
 
 	bench->is_hashed = true;
-	for (u32 k = 0; k < 2; k++) {
+	for (u32 k = 0; k < 3; k++) {
 		bench->level = known[k].level;
 		round_trips(bench, 0, known[k].pages);
 		if (bench->hash != known[k].hash)

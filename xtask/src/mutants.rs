@@ -136,6 +136,8 @@ const SAME: &[(&str, &str, &str)] = &[
     ("zword/tables.c", "references[ZWORD_ZERO] =", "a stride is even"),
     ("zword/tables.c", "if (code >= 1u << length)", "a length that is full is so to the one"),
     ("zword/decode.c", "mode >= ZWORD_BYTES", "it is the last one"),
+    ("zword/decode.c", "job.from + ZWORD_BLOCK_SIZE != dst_size", "never beyond it"),
+    ("zword/tables.c", "return code >= 2 * size", "more is refused before"),
     ("zword/parse_words.c", "return back - 1 <", "all are behind, or the block is kept raw"),
     ("crypto/page.c", "=> zm_equal (", "which of two is compared with which"),
     ("crypto/selftest.c", "=> !zm_equal (", "which of two is compared with which"),
