@@ -83,7 +83,7 @@ pub const TESTS: &[CTest] = &[
     test("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
     test("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
     test("check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
-    test("threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
+    test("threads", Address, THREADS, "reads beside writes, passes, recompression and writeback, each explained by some order"),
     test("threads", Thread, THREADS, "the same under the thread sanitizer"),
     test("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
     test("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),

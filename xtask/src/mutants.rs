@@ -138,6 +138,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("zword/decode.c", "mode >= ZWORD_BYTES", "it is the last one"),
     ("zword/decode.c", "job.from + ZWORD_BLOCK_SIZE != dst_size", "never beyond it"),
     ("zword/tables.c", "return code >= 2 * size", "more is refused before"),
+    ("zword/parse_bytes.c", "token_take(parsed, literals, 0,", "without a match no offset is written"),
     ("zword/parse_words.c", "return back - 1 <", "all are behind, or the block is kept raw"),
     ("crypto/page.c", "=> zm_equal (", "which of two is compared with which"),
     ("crypto/selftest.c", "=> !zm_equal (", "which of two is compared with which"),
