@@ -106,7 +106,16 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	/* Of what is offered it takes what it can use. */
 	if (bound > 16 * pages)
 		bound = 16 * pages;
+	looks = 0;
 	meld(store, &options, &result);
+	/* Each step took some of the time that there was, in each round. */
+	if (!result.time_sample_ns || result.time_find_ns <= result.rounds ||
+	    result.time_meld_ns < result.rounds ||
+	    result.time_sample_ns + result.time_find_ns +
+	    result.time_meld_ns > (u64)looks)
+		DIE("%s: of %ld looks at the clock, sampling has %llu, finding %llu, melding %llu",
+		    plan->name, looks, result.time_sample_ns,
+		    result.time_find_ns, result.time_meld_ns);
 	if (bound < 64 << 10)
 		bound = 64 << 10;
 	/* Two tables of whole words, and two pages. */
