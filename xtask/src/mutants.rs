@@ -117,6 +117,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("core/check.c", "words_go_on", "when others run"),
     ("core/fingerprint.c", "zm_mul128_add(&low[", "both are added at last"),
     ("core/sample.c", "mixed =", "any slot of a part is as good"),
+    ("core/idle.c", "accessed < now &&", "what has no age is not as old as a second"),
     ("core/recompress.c", "#define SIZE_STEP", "how fine sizes are told apart"),
     ("core/sort.c", "#define LONG_RUN", "when others run"),
     ("core/sort.c", "#define STOPPED", "no number of words either"),
