@@ -90,8 +90,9 @@ static void damaged_objects(struct zm_store *store)
 	is_damaged = false;
 	EXPECT(!zm_page_read(store, 5, page));
 	EXPECT(!memcmp(page, wanted, sizeof(page)));
+	/* One by its reader, one by who wanted to send it away. */
 	zm_store_stats(store, &stats);
-	EXPECT(!stats.blocks_used);
+	EXPECT(!stats.blocks_used && stats.damaged == 2);
 
 	EXPECT(!zm_writeback_begin(store, 5, 0, true, &wb, page));
 	EXPECT(zm_writeback_end(store, &wb, true));
@@ -210,6 +211,25 @@ static void sums_planted(struct zm_store *store)
 	page_make(page, 4);
 	test_write(store, 2, page);
 	check_store(store, ZM_CHECK_CONTENTS, "after sums were wrong", 0);
+}
+
+/* Names, and nothing of what was said before. */
+static void told(struct zm_store *store)
+{
+	static const char *const modes[] = {
+		"off", "manual", "auto", "inline", "unknown"
+	};
+	static const char *const checks[] = { "auto", "on", "off", "unknown" };
+	char text[] = "before";
+	u32 i;
+
+	for (i = 0; i < sizeof(modes) / sizeof(*modes); i++)
+		EXPECT(!strcmp(zm_meld_mode_name(i), modes[i]));
+	for (i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+		EXPECT(!strcmp(zm_check_writes_name(i), checks[i]));
+	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, NULL, 0));
+	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, text, sizeof(text)) &&
+	       !text[0]);
 }
 
 static void settings(struct zm_store *store)
@@ -493,6 +513,7 @@ int main(void)
 	damaged_objects(store);
 	faults_planted(store);
 	sums_planted(store);
+	told(store);
 	settings(store);
 	back_again(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);

@@ -126,10 +126,20 @@ static bool round_trip(struct bench *bench, u64 number)
 	if (zword_compress(bench->tables, bench->work, bench->level, page,
 			   size, bench->object, &object_size))
 		wrong(bench, number, "not encoded");
+	/* Nothing is read behind it; nor, of a small one, in front of it. */
 	memcpy(end - object_size, bench->object, object_size);
 	if (zword_decompress(bench->tables, bench->work, end - object_size,
 			     object_size, back, size))
 		wrong(bench, number, "not decoded");
+	if (object_size < 64) {
+		u8 *alone = memory(object_size);
+
+		memcpy(alone, bench->object, object_size);
+		if (zword_decompress(bench->tables, bench->work, alone,
+				     object_size, back, size))
+			wrong(bench, number, "not decoded alone");
+		free(alone);
+	}
 	if (memcmp(page, back, size))
 		wrong(bench, number, "comes back as other bytes");
 	if (bench->is_hashed)

@@ -134,6 +134,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("zword/encode.c", "#define SIZE_HOPELESS", "more than any parse takes is as good"),
     ("zword/encode.c", "capacity = *dst_size", "so much is never used"),
     ("zword/tables.c", "zword_token(kind, m, 0)", "a run's length has no table of its own"),
+    ("zword/tables.c", "*mask = (struct zword_mask){", "of no bytes no place matters"),
     ("zword/tables.c", "references[ZWORD_ZERO] =", "a stride is even"),
     ("zword/tables.c", "if (code >= 1u << length)", "a length that is full is so to the one"),
     ("zword/decode.c", "mode >= ZWORD_BYTES", "it is the last one"),
