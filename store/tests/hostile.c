@@ -408,6 +408,27 @@ static void try_word_tokens(u32 mode, u32 all)
 	expect_words(mode, "an odd token of no kind", -EBADMSG);
 }
 
+/* Fewer bytes than a reader takes at once are no page, and nothing in front of them is read. */
+static void try_small(void)
+{
+	struct zword_work *work = malloc(zword_work_size());
+	struct rng rng = { 1 };
+	u8 page[BLOCK], *bytes;
+	u32 number, k, length;
+
+	for (number = 0; number < 50000; number++) {
+		length = 1 + number % 7;
+		bytes = malloc(length);
+		for (k = 0; k < length; k++)
+			bytes[k] = k < 2 || number % 3 == 0 ?
+				   (u8)rng_next(&rng) : 0;
+		EXPECT(zword_decompress(tables, work, bytes, length, page,
+					BLOCK));
+		free(bytes);
+	}
+	free(work);
+}
+
 /*
  * A symbol without a code, in a table that is whole without it; a code that is longer than
  * any; and no table at all.
@@ -478,6 +499,7 @@ int main(void)
 	try_words(ZWORD_WORDS_64);
 	try_words(ZWORD_WORDS_32);
 	try_lengths();
+	try_small();
 	free(tables);
 	printf("hostile: %u objects at the limits and past them: ok\n", cases);
 	return 0;
