@@ -368,15 +368,19 @@ static void auto_switches(void)
 						       ZM_MELD_AUTO);
 	struct zm_store *store;
 	u8 page[ZM_PAGE_SIZE];
-	u64 content = 4;
+	u64 content = 4, probes;
+	bool looked_up;
 
 	options.streams = 1;
 	store = test_store(&options, 0);
-	/* While it is off one page in sixteen is looked up, the same ones each time. */
+	/* While it is off one fingerprint in sixteen is looked up. */
 	do {
+		probes = test_stats(store).inline_probes;
 		page_make(page, content += 8);
 		test_write(store, 0, page);
-	} while (!test_stats(store).inline_probes);
+		looked_up = test_info(store, 0).fingerprint % 16 == 0;
+		EXPECT(test_stats(store).inline_probes == probes + looked_up);
+	} while (content < 1000 || !looked_up);
 	zm_store_destroy(store);
 	store = test_store(&options, 0);
 	EXPECT(!window(store, page, 81));
