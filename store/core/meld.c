@@ -407,7 +407,9 @@ static void group_stopped(struct zm_pass *pass, const struct group *group,
  */
 s64 zm_group_meld(struct zm_pass *pass, u64 *suspects, u64 count)
 {
-	struct group group = { suspects, count, ZM_LEADERS_MAX * count, 0 };
+	struct group group = {
+		.at = suspects, .count = count, .tries = ZM_LEADERS_MAX * count,
+	};
 	u64 leaders = 0;
 	int err;
 

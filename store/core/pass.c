@@ -281,8 +281,9 @@ static int pass_borrow(struct zm_pass *pass, u64 memory_max)
 	pass->cells = zm_port_table_alloc(pass->cell_bytes);
 	pass->suspects = zm_port_table_alloc(pass->suspect_bytes);
 	pass->held_bytes = zm_port_table_alloc(HELD_BYTES);
-	zm_max64(&pass->result->memory_borrowed,
-		 pass->cell_bytes + pass->suspect_bytes + HELD_BYTES);
+	/* The sample's room was less. */
+	pass->result->memory_borrowed =
+		pass->cell_bytes + pass->suspect_bytes + HELD_BYTES;
 	if (!pass->cells || !pass->suspects || !pass->held_bytes)
 		return -ENOMEM;
 	pass->held_page = pass->held_bytes + ZM_PAGE_SIZE;

@@ -84,9 +84,9 @@ struct zm_index;
 /* Which blocks of the backing device are taken; see blocks.c. */
 struct zm_blocks {
 	u64 *taken;	/* a bit each */
-	u64 count;
-	u64 used;
-	u64 next;	/* where to look first */
+	zm_shared64 count;
+	zm_shared64 used;
+	zm_shared64 next;	/* where to look first */
 	u32 lock;	/* of all but count */
 };
 
@@ -119,17 +119,17 @@ struct zm_store {
 	u32 mode;
 	u32 verify;
 	u32 check_writes;
-	u64 memory_limit;
-	u64 memory_used_max;
+	zm_shared64 memory_limit;
+	zm_shared64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */
 
-	u64 stops;			/* asked for, from 1 on; see stop.c */
+	zm_shared64 stops;		/* asked for, from 1 on; see stop.c */
 	struct zm_resume resume;	/* under pass_mutex */
 
 	/* Auto mode: one window of writes; see inline.c. */
 	u32 inline_active;
-	u64 window_probes;
-	u64 window_hits;
+	zm_shared64 window_probes;
+	zm_shared64 window_hits;
 
 	struct zm_blocks blocks;
 };

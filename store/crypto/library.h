@@ -12,6 +12,12 @@
 #define ZWORD_QUICK	1
 #define ZWORD_DENSE	2
 
+/*
+ * How many of them are offered: the second takes milliseconds for a page of 64 KiB, and its
+ * callers have bottom halves off meanwhile.
+ */
+#define ZWORD_OFFERED	(PAGE_SIZE > 16384 ? 1 : 2)
+
 /* What one caller at a time works in, at any level. */
 struct zword_context;
 

@@ -91,12 +91,12 @@ static struct crypto_alg olds[] = {
 
 static int olds_register(void)
 {
-	return crypto_register_algs(olds, ARRAY_SIZE(olds));
+	return crypto_register_algs(olds, ZWORD_OFFERED);
 }
 
 static void olds_unregister(void)
 {
-	crypto_unregister_algs(olds, ARRAY_SIZE(olds));
+	crypto_unregister_algs(olds, ZWORD_OFFERED);
 }
 
 #else

@@ -75,12 +75,12 @@ int __init zword_scomps_register(void)
 	if (!context)
 		return -ENOMEM;
 	zword_context_free(context);
-	return crypto_register_scomps(scomps, ARRAY_SIZE(scomps));
+	return crypto_register_scomps(scomps, ZWORD_OFFERED);
 }
 
 void zword_scomps_unregister(void)
 {
-	crypto_unregister_scomps(scomps, ARRAY_SIZE(scomps));
+	crypto_unregister_scomps(scomps, ZWORD_OFFERED);
 }
 
 /* What the kernel asks modprobe for by a compressor's name. */

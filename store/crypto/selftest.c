@@ -3,6 +3,7 @@
 #include "selftest.h"
 
 #include "../zword/grammar.h"
+#include "page.h"
 
 #define PAGES		96	/* of each level */
 #define SEED		1

@@ -15,6 +15,9 @@
 #define ZM_SHARE_SLOTS_MAX (1u << 31)
 #endif
 
+/* A word that several work on at once, within one cache line on machines of 32 bits, too. */
+#define zm_shared64 _Alignas(sizeof(u64)) u64
+
 static inline bool zm_equal(const void *one, const void *other, size_t size)
 {
 	return !memcmp(one, other, size);

@@ -70,8 +70,9 @@ static ssize_t mem_limit_store(struct device *dev,
 	char *end;
 	u64 limit = memparse(buf, &end);
 
-	if (end == buf || limit > ULLONG_MAX - PAGE_SIZE)
+	if (end == buf)
 		return -EINVAL;
+	/* What no number of whole pages holds is no limit. */
 	limit = round_up(limit, PAGE_SIZE);
 	down_read(&device->lock);
 	WRITE_ONCE(device->memory_limit, limit);

@@ -85,9 +85,9 @@ static int page_finish(struct zm_device *device, struct zm_backed *backed,
 	return err;
 }
 
-static void later_fail(struct zm_later *later, blk_status_t status)
+static void later_fail(struct zm_later *later, int err)
 {
-	cmpxchg(&later->status, BLK_STS_OK, status);
+	cmpxchg(&later->err, 0, err);
 }
 
 /*
@@ -100,7 +100,8 @@ static void later_put(struct zm_later *later)
 
 	if (!atomic_dec_and_test(&later->pending))
 		return;
-	zm_bio_end(later->device, later->bio, later->started, later->status);
+	zm_bio_end(later->device, later->bio, later->started,
+		   errno_to_blk_status(later->err));
 	mempool_free(later, &reads->later_pool);
 }
 
@@ -113,7 +114,7 @@ static void fetch_arrived(struct work_struct *work)
 	err = page_finish(later->device, &fetch->backed, fetch->into,
 			  fetch->page, err);
 	if (err)
-		later_fail(later, BLK_STS_IOERR);
+		later_fail(later, -EIO);
 	bio_uninit(&fetch->bio);
 	mempool_free(fetch, &later->device->reads->fetch_pool);
 	later_put(later);
@@ -157,7 +158,7 @@ static void later_run(struct work_struct *work)
 
 	status = zm_pages_read(later->device, later->bio, &later->iter, later);
 	if (status)
-		later_fail(later, status);
+		later_fail(later, blk_status_to_errno(status));
 	later_put(later);
 }
 
@@ -172,7 +173,7 @@ void zm_later_read(struct zm_device *device, struct bio *bio,
 	later->bio = bio;
 	later->iter = iter;
 	later->started = started;
-	later->status = BLK_STS_OK;
+	later->err = 0;
 	atomic_set(&later->pending, 1);
 	INIT_WORK(&later->work, later_run);
 	queue_work(device->reads->read_queue, &later->work);

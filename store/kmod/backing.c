@@ -82,8 +82,13 @@ close:
 static int backing_replace(struct zm_device *device, struct file *file,
 			   u64 blocks)
 {
-	struct zm_reads *reads = zm_reads_create();
+	struct zm_reads *reads;
+	int err;
 
+	err = zm_device_refuse_loop(device);
+	if (err)
+		return err;
+	reads = zm_reads_create();
 	if (!reads)
 		return -ENOMEM;
 	zm_backing_release(device);
@@ -217,11 +222,14 @@ static ssize_t writeback_limit_enable_store(struct device *dev,
 					    struct device_attribute *attr,
 					    const char *buf, size_t len)
 {
+	struct zm_device *device = zm_device_of(dev);
 	u64 value;
 
 	if (kstrtou64(buf, 10, &value))
 		return -EINVAL;
-	WRITE_ONCE(zm_device_of(dev)->writeback_limited, value != 0);
+	spin_lock(&device->limit_lock);
+	WRITE_ONCE(device->writeback_limited, value != 0);
+	spin_unlock(&device->limit_lock);
 	return len;
 }
 static DEVICE_ATTR_RW(writeback_limit_enable);
@@ -230,9 +238,12 @@ static ssize_t writeback_limit_show(struct device *dev,
 				    struct device_attribute *attr, char *buf)
 {
 	struct zm_device *device = zm_device_of(dev);
+	u64 left;
 
-	return sysfs_emit(buf, "%llu\n",
-			  (u64)atomic64_read(&device->writeback_left));
+	spin_lock(&device->limit_lock);
+	left = device->writeback_left;
+	spin_unlock(&device->limit_lock);
+	return sysfs_emit(buf, "%llu\n", left);
 }
 
 /* In units of 4 KiB, of which a page may have several. */
@@ -240,14 +251,15 @@ static ssize_t writeback_limit_store(struct device *dev,
 				     struct device_attribute *attr,
 				     const char *buf, size_t len)
 {
+	struct zm_device *device = zm_device_of(dev);
 	u64 value;
 
 	if (kstrtou64(buf, 10, &value))
 		return -EINVAL;
-	/* More than can ever be written is as good as that. */
-	value = min_t(u64, value, S64_MAX / 2);
-	atomic64_set(&zm_device_of(dev)->writeback_left,
-		     round_down(value, ZM_UNITS_PER_PAGE));
+	spin_lock(&device->limit_lock);
+	device->writeback_left = round_down(value, ZM_UNITS_PER_PAGE);
+	device->limits_set++;
+	spin_unlock(&device->limit_lock);
 	return len;
 }
 static DEVICE_ATTR_RW(writeback_limit);

@@ -110,7 +110,7 @@ static ssize_t hot_add_show(ZM_CLASS_ARGUMENTS, char *buf)
 {
 	int id;
 
-	if (mutex_lock_interruptible(&zm_devices_lock))
+	if (mutex_lock_killable(&zm_devices_lock))
 		return -EINTR;
 	id = device_make();
 	mutex_unlock(&zm_devices_lock);
@@ -131,7 +131,7 @@ static ssize_t hot_remove_store(ZM_CLASS_ARGUMENTS, const char *buf,
 		return err;
 	if (id < 0)
 		return -EINVAL;
-	if (mutex_lock_interruptible(&zm_devices_lock))
+	if (mutex_lock_killable(&zm_devices_lock))
 		return -EINTR;
 	err = device_end(id);
 	mutex_unlock(&zm_devices_lock);

@@ -46,11 +46,11 @@ static ssize_t lines_print(struct zm_device *device, char *text, size_t size,
 			   loff_t *at)
 {
 	struct zm_slot_info info;
+	char line[LINE_SIZE];
 	ssize_t used = 0;
+	int length;
 
 	for (; *at < zm_device_pages(device); ++*at) {
-		if (used + LINE_SIZE > size)
-			return used ?: -EINVAL;
 		if (*at % 4096 == 0) {
 			cond_resched();
 			if (zm_device_must_stop(device))
@@ -59,7 +59,11 @@ static ssize_t lines_print(struct zm_device *device, char *text, size_t size,
 		if (zm_slot_info(device->store, *at, &info) ||
 		    info.kind == ZM_KIND_EMPTY)
 			continue;
-		used += line_print(text + used, *at, &info);
+		length = line_print(line, *at, &info);
+		if (used + length > size)
+			return used ?: -EINVAL;
+		memcpy(text + used, line, length);
+		used += length;
 	}
 	return used;
 }

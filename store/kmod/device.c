@@ -9,7 +9,8 @@
  *     open;
  *   - once it is being removed a device gets no store and no setting any more,
  *     and no long operation begins;
- *   - after a failed set-up the device is as it was before.
+ *   - after a failed set-up the device is as it was before, but for codecs that refused
+ *     what was asked of them: they are the default again.
  */
 #define pr_fmt(fmt) "zmeld: " fmt
 
@@ -158,7 +159,7 @@ int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen)
 	if (!wait && !mutex_trylock(&device->work))
 		goto unlock;
 	err = -EINTR;
-	if (wait && mutex_lock_interruptible(&device->work))
+	if (wait && mutex_lock_killable(&device->work))
 		goto unlock;
 	*stops_seen = zm_pass_stops(device->store);
 	/* Pairs with that of device_stop(), which sets `stop` and then counts. */
@@ -229,6 +230,19 @@ static int store_make(struct zm_device *device, u64 pages,
 }
 
 /*
+ * -EBUSY where the disk is part of another one, as of dm's: a backing device that
+ * stands on that would be written over itself. pre: the lock is held.
+ */
+int zm_device_refuse_loop(struct zm_device *device)
+{
+	if (!READ_ONCE(device->disk->part0->bd_holder))
+		return 0;
+	dev_info_ratelimited(disk_to_dev(device->disk),
+			     "a backing device could stand on this disk, which is part of another: take that apart first\n");
+	return -EBUSY;
+}
+
+/*
  * Gives the device its size and a store. -EBUSY: it has one; -EINVAL: no
  * size, too large, or a codec refuses its parameters; -ENOMEM.
  */
@@ -247,7 +261,10 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 				     "disksize is set already: reset the device first\n");
 	if (err)
 		return err;
-	err = store_make(device, disksize >> PAGE_SHIFT, &store);
+	if (device->backing_file)
+		err = zm_device_refuse_loop(device);
+	if (!err)
+		err = store_make(device, disksize >> PAGE_SHIFT, &store);
 	if (!err) {
 		device->store = store;
 		device->disksize = disksize;
@@ -256,6 +273,9 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 		set_capacity_and_notify(device->disk,
 					disksize >> SECTOR_SHIFT);
 	}
+	/* As zram: what a codec refused is not asked of it again. */
+	if (err == -EINVAL)
+		zm_codecs_reset(device);
 	zm_device_unlock_settings(device);
 	if (err)
 		dev_err(disk_to_dev(device->disk),
@@ -326,6 +346,8 @@ static struct zm_device *device_alloc(int id)
 	mutex_init(&device->work);
 	mutex_init(&device->mode_lock);
 	mutex_init(&device->result_lock);
+	spin_lock_init(&device->limit_lock);
+	device->limits_set = 1;
 	for (i = 0; i < ZM_PART_LOCKS; i++)
 		mutex_init(&device->part_locks[i]);
 	device->writeback_batch = 32;	/* zram's */

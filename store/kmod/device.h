@@ -48,6 +48,7 @@
 #include <linux/workqueue.h>
 
 #include <compat.h>
+#include <zmeld/port.h>
 #include <zmeld/store.h>
 
 /*
@@ -115,8 +116,12 @@ struct zm_device {
 	bool verify;
 	u32 check_writes;		/* enum zm_check_writes */
 	u32 writeback_batch;		/* requests in flight */
+
+	/* Under limit_lock, which is inside of all others. */
+	spinlock_t limit_lock;
 	bool writeback_limited;
-	atomic64_t writeback_left;	/* units of 4 KiB, where limited */
+	u64 writeback_left;		/* units of 4 KiB, where limited */
+	u64 limits_set;			/* how often: pages sent before one are not of it */
 
 	/* The last pass, under result_lock, which is held for a copy of it. */
 	struct mutex result_lock;
@@ -146,12 +151,13 @@ static inline u64 zm_device_pages(const struct zm_device *device)
 }
 
 /*
- * Whether a long operation has to end: the device goes away, or whoever
- * started the operation was sent a signal.
+ * Whether a long operation has to end: the device goes away, or a signal ends whoever
+ * started the operation. One that does not, such as a shell's SIGCHLD, is none of its
+ * affairs, as with zram.
  */
 static inline bool zm_device_must_stop(const struct zm_device *device)
 {
-	return READ_ONCE(device->stop) || signal_pending(current);
+	return READ_ONCE(device->stop) || zm_port_interrupted();
 }
 
 /* control.c */
@@ -165,6 +171,7 @@ struct zm_device *zm_device_create(int major, int id);
 int zm_device_remove(struct zm_device *device);
 int zm_device_init(struct zm_device *device, u64 disksize);
 int zm_device_reset(struct zm_device *device);
+int zm_device_refuse_loop(struct zm_device *device);
 int zm_device_claim(struct zm_device *device);
 void zm_device_unclaim(struct zm_device *device);
 int zm_device_lock_settings(struct zm_device *device);
@@ -188,7 +195,7 @@ struct zm_later {
 	struct bvec_iter iter;		/* what is left to read */
 	unsigned long started;		/* for the accounting */
 	atomic_t pending;		/* the worker, and blocks on their way */
-	blk_status_t status;		/* the first error */
+	int err;			/* the first */
 };
 
 blk_status_t zm_pages_read(struct zm_device *device, struct bio *bio,

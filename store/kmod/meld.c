@@ -142,7 +142,7 @@ static DEVICE_ATTR_ADMIN_RW(meld);
 static int mode_lock(struct zm_device *device)
 {
 	down_read(&device->lock);
-	if (!mutex_lock_interruptible(&device->mode_lock))
+	if (!mutex_lock_killable(&device->mode_lock))
 		return 0;
 	up_read(&device->lock);
 	return -EINTR;

@@ -298,9 +298,12 @@ static void bio_discard(struct zm_device *device, struct bio *bio)
 }
 
 /*
- * Swap no longer needs the page. Called with spinning locks held. Unlike
- * zram's, this is never missed: a slot's lock is held for a look at a share, or
- * until a page that is the slot's alone is decompressed.
+ * Swap no longer needs the page. Called with spinning locks held, on 7.2 with
+ * interrupts off. Unlike zram's, which tries the lock and counts what it missed, this is
+ * never missed: it waits for who holds the slot's lock, which nobody does for longer
+ * than a page's bytes are copied, compared or, where the page is the slot's alone,
+ * decompressed. Nothing is compressed, allocated or waited for under it, and nobody is
+ * kept from running meanwhile.
  */
 static void slot_free_notify(struct block_device *bdev, unsigned long index)
 {

@@ -30,7 +30,7 @@ struct request {
 	};
 	struct batch *batch;
 	struct zm_writeback wb;
-	bool limited;			/* the limit was counted down for it */
+	u64 limit;			/* the one that was counted down for it; 0: none */
 	struct page *page;
 	struct bio bio;
 	struct bio_vec piece;
@@ -95,23 +95,28 @@ static int batch_fill(struct batch *batch, u32 wanted)
 /* The limit is counted down before a request goes out, so it is never passed. */
 static bool budget_take(struct zm_device *device, struct request *request)
 {
-	s64 left = atomic64_read(&device->writeback_left);
+	bool taken = true;
 
-	request->limited = READ_ONCE(device->writeback_limited);
-	if (!request->limited)
-		return true;
-	do {
-		if (left < ZM_UNITS_PER_PAGE)
-			return false;
-	} while (!atomic64_try_cmpxchg(&device->writeback_left, &left,
-				       left - ZM_UNITS_PER_PAGE));
-	return true;
+	request->limit = 0;
+	spin_lock(&device->limit_lock);
+	if (device->writeback_limited) {
+		taken = device->writeback_left >= ZM_UNITS_PER_PAGE;
+		if (taken) {
+			device->writeback_left -= ZM_UNITS_PER_PAGE;
+			request->limit = device->limits_set;
+		}
+	}
+	spin_unlock(&device->limit_lock);
+	return taken;
 }
 
+/* What was set meanwhile stands as it was set. */
 static void budget_return(struct zm_device *device, struct request *request)
 {
-	if (request->limited)
-		atomic64_add(ZM_UNITS_PER_PAGE, &device->writeback_left);
+	spin_lock(&device->limit_lock);
+	if (request->limit == device->limits_set)
+		device->writeback_left += ZM_UNITS_PER_PAGE;
+	spin_unlock(&device->limit_lock);
 }
 
 static void request_ended(struct bio *bio)
@@ -205,7 +210,7 @@ static bool in_band(struct zm_device *device, u64 index, u32 band)
 
 	if (zm_slot_info(device->store, index, &info) || info.backed)
 		return false;
-	return (u64)info.size * BANDS / (PAGE_SIZE + 1) == band;
+	return info.size * BANDS / (u32)(PAGE_SIZE + 1) == band;
 }
 
 static int range_send(struct batch *batch, const struct pages *range,

@@ -374,15 +374,17 @@ static void try_references(u32 mode, u32 all)
 
 static void try_word_tokens(u32 mode, u32 all)
 {
-	u32 kind;
+	u32 kind, count;
 
 	runs(all + 1, 1);
 	expect_words(mode, "a token too many", -EBADMSG);
 	runs(TOKENS_MAX, 1);
 	expect_words(mode, "as many tokens as can be told", -EBADMSG);
-	while (words.tokens < TOKENS_MAX)
-		full_word(mode);
-	expect_words(mode, "the same with all their literals", -EBADMSG);
+	for (count = all + 1; count <= TOKENS_MAX; count += 9) {
+		while (words.tokens < count)
+			full_word(mode);
+		expect_words(mode, "too many with all their literals", -EBADMSG);
+	}
 	for (kind = 0; kind < 8; kind++) {
 		word(ZWORD_STRIDE, 0, 0);
 		put_escaped(zword_token(kind, 0, 0));
@@ -406,6 +408,76 @@ static void try_word_tokens(u32 mode, u32 all)
 	expect_words(mode, "an odd token of no kind", -EBADMSG);
 }
 
+/* Fewer bytes than a reader takes at once are no page, and nothing in front of them is read. */
+static void try_small(void)
+{
+	struct zword_work *work = malloc(zword_work_size());
+	struct rng rng = { 1 };
+	u8 page[BLOCK], *bytes;
+	u32 number, k, length;
+
+	for (number = 0; number < 50000; number++) {
+		length = 1 + number % 7;
+		bytes = malloc(length);
+		for (k = 0; k < length; k++)
+			bytes[k] = k < 2 || number % 3 == 0 ?
+				   (u8)rng_next(&rng) : 0;
+		EXPECT(zword_decompress(tables, work, bytes, length, page,
+					BLOCK));
+		free(bytes);
+	}
+	free(work);
+}
+
+/*
+ * A symbol without a code, in a table that is whole without it; a code that is longer than
+ * any; and no table at all.
+ */
+static void try_lengths(void)
+{
+	static const size_t tables_of_sets[][3] = {
+		{ ZWORD_L_WORD_SETS, ZWORD_SETS, ZWORD_L_WORD_SET },
+		{ ZWORD_L_WORDS_32 + ZWORD_L_WORD_SETS, ZWORD_SETS_FEW,
+		  ZWORD_L_WORD_SET },
+		{ ZWORD_L_BYTES + ZWORD_L_BYTE_SETS, ZWORD_SETS_FEW,
+		  ZWORD_L_BYTE_SET },
+	};
+	u8 *lengths = malloc(zword_lengths_size), *of, was;
+	struct zword_tables *built = malloc(zword_tables_size());
+	size_t part, at, symbol, other, size;
+
+	for (part = 0; part < 3; part++) {
+		size = tables_of_sets[part][1] * tables_of_sets[part][2];
+		for (at = 0; at < size; at += 256) {
+			for (symbol = 0; symbol < 256; symbol += 255) {
+				memcpy(lengths, zword_lengths, zword_lengths_size);
+				of = lengths + tables_of_sets[part][0] + at;
+				was = of[symbol];
+				for (other = 1; other < 255 && of[other] != was;)
+					other++;
+				/* Some tables have fewer symbols. */
+				if (!was || other == 255)
+					continue;
+				of[other]--;
+				of[symbol] = 0;
+				EXPECT(zword_tables_build(built, lengths,
+							  zword_lengths_size) ==
+				       -EINVAL);
+				of[other] = was;
+				of[symbol] = 16;
+				EXPECT(zword_tables_build(built, lengths,
+							  zword_lengths_size) ==
+				       -EINVAL);
+			}
+		}
+	}
+	EXPECT(zword_tables_build(built, zword_lengths,
+				  zword_lengths_size - 1) == -EINVAL);
+	EXPECT(!zword_tables_build(built, zword_lengths, zword_lengths_size));
+	free(lengths);
+	free(built);
+}
+
 static void try_words(u32 mode)
 {
 	u32 all = BLOCK / (mode == ZWORD_WORDS_64 ? 8 : 4);
@@ -426,6 +498,8 @@ int main(void)
 	try_streams();
 	try_words(ZWORD_WORDS_64);
 	try_words(ZWORD_WORDS_32);
+	try_lengths();
+	try_small();
 	free(tables);
 	printf("hostile: %u objects at the limits and past them: ok\n", cases);
 	return 0;

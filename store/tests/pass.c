@@ -8,9 +8,22 @@
  * Each case fills a store with known duplicates, melds, and counts objects:
  * there must be one for each content. Then all pages are read back.
  */
+#define _GNU_SOURCE
+#include <time.h>
+
 #include "harness.h"
 
 static u64 pages = 60000;
+
+/* The store's clock, instead of the library's: a nanosecond each time that it is looked at. */
+static long looks;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	(void)clock;
+	*now = (struct timespec){ .tv_nsec = ++looks };
+	return 0;
+}
 
 /* Page i has content `content[i]`; what a content is made of costs little. */
 struct plan {
@@ -88,20 +101,36 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	struct zm_meld_options options = { .memory_max = memory_max };
 	struct zm_store *store = fill(plan);
 	struct zm_meld_result result;
-	u64 bound = memory_max ? memory_max : 8 * pages;
+	u64 bound = memory_max ? memory_max : 8 * pages, room;
 
 	/* Of what is offered it takes what it can use. */
 	if (bound > 16 * pages)
 		bound = 16 * pages;
+	looks = 0;
 	meld(store, &options, &result);
+	/* Each step took some of the time that there was, in each round. */
+	if (!result.time_sample_ns || result.time_find_ns <= result.rounds ||
+	    result.time_meld_ns < result.rounds ||
+	    result.time_sample_ns + result.time_find_ns +
+	    result.time_meld_ns > (u64)looks)
+		DIE("%s: of %ld looks at the clock, sampling has %llu, finding %llu, melding %llu",
+		    plan->name, looks, result.time_sample_ns,
+		    result.time_find_ns, result.time_meld_ns);
 	if (bound < 64 << 10)
 		bound = 64 << 10;
-	if (result.memory_borrowed > bound + 2 * ZM_PAGE_SIZE)
+	/* Two tables of whole words, and two pages. */
+	if (result.memory_borrowed !=
+	    bound / 16 * 16 + 2 * ZM_PAGE_SIZE)
 		DIE("%s: borrowed %llu of %llu bytes", plan->name,
 		    result.memory_borrowed, bound);
 	if (result.pages_melded != pages - plan->contents)
 		DIE("%s: %llu pages melded of %llu", plan->name,
 		    result.pages_melded, pages - plan->contents);
+	/* Half of the memory are suspects, and each round but the last fills half of it. */
+	room = (result.memory_borrowed - 2 * ZM_PAGE_SIZE) / (2 * sizeof(u64));
+	if (result.rounds > 1 + 2 * pages / room)
+		DIE("%s: %llu rounds with room for %llu pages", plan->name,
+		    result.rounds, room);
 	expect_melded(store, plan, "one pass");
 	printf("pass: %s, %llu bytes: all %llu duplicates in %llu rounds\n",
 	       plan->name, result.memory_borrowed, result.pages_melded,
@@ -117,7 +146,7 @@ static void try_stopping(const struct plan *plan)
 {
 	struct zm_meld_options options = {
 		.memory_max = 1,
-		.time_ns_max = 300000,
+		.time_ns_max = 8,
 		.resume = true,
 	};
 	struct zm_store *store = fill(plan);
@@ -127,7 +156,7 @@ static void try_stopping(const struct plan *plan)
 	do {
 		meld(store, &options, &result);
 		stopped += result.stopped;
-		options.time_ns_max += 20000;
+		options.time_ns_max += 4;
 	} while (result.stopped && ++passes < 10000);
 	if (!stopped)
 		DIE("%s: no pass was stopped: the test tested nothing",
@@ -142,14 +171,14 @@ static u64 meld_part(struct zm_store *store)
 {
 	struct zm_meld_options options = {
 		.memory_max = 1,
-		.time_ns_max = 300000,
+		.time_ns_max = 8,
 		.resume = true,
 	};
 	struct zm_meld_result result;
 
 	do {
 		meld(store, &options, &result);
-		options.time_ns_max += 20000;
+		options.time_ns_max += 4;
 	} while (result.stopped && !result.pages_melded);
 	EXPECT(result.stopped);
 	return result.pages_melded;
@@ -194,6 +223,71 @@ static void try_ended(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
+static struct plan plan_make(const char *name, u32 *content,
+			     u32 (*choose)(struct rng *rng, u64 page))
+{
+	struct plan plan = { .name = name, .content = content };
+	u8 *seen = calloc(1, pages + 1);
+	struct rng rng = { 1 };
+	u64 i;
+
+	if (!seen)
+		DIE("no memory");
+	for (i = 0; i < pages; i++) {
+		content[i] = choose(&rng, i);
+		plan.contents += !seen[content[i]];
+		seen[content[i]] = 1;
+	}
+	free(seen);
+	return plan;
+}
+
+static u32 in_forties(struct rng *rng, u64 page)
+{
+	(void)rng;
+	return (u32)(page % (pages / 40));
+}
+
+/*
+ * A pass that goes on begins with the group in which it was stopped, wherever that was, and
+ * compares nothing of it twice.
+ */
+static void try_resumed(u32 *content)
+{
+	struct zm_meld_options options = { .memory_max = 1ull << 30 };
+	struct zm_meld_result result, rest;
+	const u64 usual = pages;
+	struct zm_store *store;
+	u64 all, compared, at;
+	struct plan plan;
+
+	pages = 2000;
+	plan = plan_make("groups of forty", content, in_forties);
+	store = fill(&plan);
+	options.time_ns_max = 1u << 30;
+	looks = 0;
+	meld(store, &options, &result);
+	all = looks;
+	EXPECT(result.candidates == pages);
+	for (at = 2; at < all; at += 5) {
+		write_plan(store, &plan, 0, pages);
+		options.resume = false;
+		options.time_ns_max = at;
+		meld(store, &options, &result);
+		compared = result.pages_melded;
+		options.resume = true;
+		options.time_ns_max = 0;
+		meld(store, &options, &rest);
+		if (result.candidates + rest.candidates > pages + 40 ||
+		    compared + rest.pages_melded != pages - plan.contents)
+			DIE("stopped at look %llu of %llu: of %llu pages %llu were looked at, then %llu",
+			    at, all, pages, result.candidates, rest.candidates);
+	}
+	expect_melded(store, &plan, "stopped and gone on with");
+	zm_store_destroy(store);
+	pages = usual;
+}
+
 /* The sample tells a store where melding pays from one where it does not. */
 static void try_threshold(const struct plan *plan, bool pays)
 {
@@ -230,25 +324,6 @@ static void try_priorities(const struct plan *plan)
 	zm_store_destroy(store);
 }
 
-static struct plan plan_make(const char *name, u32 *content,
-			     u32 (*choose)(struct rng *rng, u64 page))
-{
-	struct plan plan = { .name = name, .content = content };
-	u8 *seen = calloc(1, pages + 1);
-	struct rng rng = { 1 };
-	u64 i;
-
-	if (!seen)
-		DIE("no memory");
-	for (i = 0; i < pages; i++) {
-		content[i] = choose(&rng, i);
-		plan.contents += !seen[content[i]];
-		seen[content[i]] = 1;
-	}
-	free(seen);
-	return plan;
-}
-
 static u32 all_unique(struct rng *rng, u64 page)
 {
 	(void)rng;
@@ -266,16 +341,119 @@ static u32 in_pairs(struct rng *rng, u64 page)
 	return (u32)(page % (pages / 2));
 }
 
+/* What the many pages of one content have. */
+static u32 giant;
+
 static u32 one_giant(struct rng *rng, u64 page)
 {
-	return rng_below(rng, 10) < 7 ? 0 : (u32)page;
+	return rng_below(rng, 10) < 7 ? giant : (u32)page;
+}
+
+/* Beside small groups. */
+static u32 giant_and_pairs(struct rng *rng, u64 page)
+{
+	return rng_below(rng, 10) < 4 ? giant : (u32)(page % (pages * 9 / 10));
 }
 
 static u32 all_equal(struct rng *rng, u64 page)
 {
 	(void)rng;
 	(void)page;
-	return 0;
+	return giant;
+}
+
+/* A content that every sample of fingerprints has, or that none has. */
+static u32 content_in_samples(bool in)
+{
+	static const u8 zeros[ZM_KEY_SIZE];
+	struct zm_fingerprint_key *key = zm_fingerprint_key_create(zeros);
+	u8 page[ZM_PAGE_SIZE];
+	u32 content = 0;
+
+	if (!key)
+		DIE("no memory");
+	do
+		make_content(page, ++content);
+	while ((zm_fingerprint(key, page) < 1u << 25) != in);
+	zm_fingerprint_key_destroy(key);
+	return content;
+}
+
+/* The sample's share of duplicates, per mille; *sampled: of so many pages. */
+static u64 estimate(struct zm_store *store, u64 *sampled)
+{
+	const struct zm_meld_options options = { .estimate_only = true };
+	struct zm_meld_result result;
+
+	meld(store, &options, &result);
+	*sampled = result.pages_sampled;
+	return result.duplicates_sampled * 1000 / result.pages_sampled;
+}
+
+static void expect_near(const struct plan *plan, u64 found, u64 real)
+{
+	if (found > real + 60 || found + 60 < real)
+		DIE("%s, %llu pages: %llu per mille repeat, by the sample %llu",
+		    plan->name, pages, real, found);
+}
+
+/*
+ * The sample is one page in 32, no fewer than 512 and no more than 2,048 where chance
+ * says so; in it repeats what repeats in the whole, and what shares does no more.
+ */
+static void try_estimates(void)
+{
+	static const struct {
+		const char *name;
+		u64 pages;
+		u32 (*choose)(struct rng *rng, u64 page);
+		u32 wanted;	/* in the sample; 0: as many as fit, or are picked */
+		bool giant_in;
+	} cases[] = {
+		{ "one page", 1, all_unique, 1, false },
+		{ "unique", 511, all_unique, 511, false },
+		{ "in pairs", 512, in_pairs, 512, false },
+		{ "in pairs", 600, in_pairs, 512, false },
+		{ "unique", 600, all_unique, 512, false },
+		{ "in pairs", 20000, in_pairs, 625, false },
+		{ "in pairs", 70000, in_pairs, 2048, false },
+		{ "a giant group that is not sampled", 20000, one_giant, 0, false },
+		{ "that and pairs", 20000, giant_and_pairs, 0,
+		  false },
+		{ "a giant group that is sampled", 20000, all_equal, 0, true },
+	};
+	const u64 usual = pages;
+	struct zm_store *store;
+	struct plan plan;
+	u64 sampled;
+	u32 i, *content = calloc(70000, sizeof(*content));
+
+	if (!content)
+		DIE("no memory");
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		pages = cases[i].pages;
+		giant = content_in_samples(cases[i].giant_in);
+		plan = plan_make(cases[i].name, content, cases[i].choose);
+		store = fill(&plan);
+		expect_near(&plan, estimate(store, &sampled),
+			    (pages - plan.contents) * 1000 / pages);
+		if (cases[i].wanted &&
+		    (sampled * 5 < cases[i].wanted * 2 ||
+		     sampled * 5 > cases[i].wanted * 6 ||
+		     (pages <= 512 && sampled != pages)))
+			DIE("%s, %llu pages: %llu are sampled", plan.name,
+			    pages, sampled);
+		test_meld(store);
+		EXPECT(!estimate(store, &sampled));
+		/* Half are alone again; their twins still share. */
+		write_plan(store, &plan, 0, pages / 2);
+		if (cases[i].choose == in_pairs)
+			expect_near(&plan, estimate(store, &sampled), 500);
+		zm_store_destroy(store);
+	}
+	free(content);
+	pages = usual;
+	giant = 0;
 }
 
 int main(int argc, char **argv)
@@ -287,9 +465,11 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		pages = strtoull(argv[1], NULL, 0);
-	content = malloc(pages * sizeof(*content));
+	content = malloc((pages + 2000) * sizeof(*content));
 	if (!content)
 		DIE("no memory");
+	try_estimates();
+	try_resumed(content);
 	for (i = 0; i < 5; i++) {
 		static const struct {
 			const char *name;

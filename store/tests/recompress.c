@@ -18,6 +18,8 @@
 #include "harness.h"
 
 #define SLOTS 32
+/* The priority of the harder codec, behind which there is no other. */
+#define HARDER 1
 
 static struct zm_codec_ops hooked;
 static const struct zm_codec_ops *deflate;
@@ -77,8 +79,8 @@ static struct zm_store *open_store(u32 mode)
 
 	options.verify = mode != ZM_MELD_OFF;
 	options.codecs[0].ops = &lying;
-	options.codecs[2].ops = &hooked;
-	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
+	options.codecs[HARDER].ops = &hooked;
+	options.codecs[HARDER].params.level = ZM_CODEC_LEVEL_DEFAULT;
 	hook = NULL;
 	hooked_store = test_store(&options, DISK_BLOCKS);
 	return hooked_store;
@@ -115,7 +117,7 @@ recompress(struct zm_store *store, u32 which, u32 size_min, u64 pages_max)
 		.which = which,
 		.size_min = size_min,
 		.pages_max = pages_max,
-		.priority = 2,
+		.priority = HARDER,
 	};
 	struct zm_recompress_result result;
 
@@ -147,7 +149,7 @@ static void try_marks(void)
 	EXPECT(result.pages_tried == 2);
 	EXPECT(result.pages_recompressed == 1);
 	EXPECT(result.pages_incompressible == 1);
-	EXPECT(test_info(store, 0).priority == 2 && !test_info(store, 0).incompressible);
+	EXPECT(test_info(store, 0).priority == HARDER && !test_info(store, 0).incompressible);
 	EXPECT(test_info(store, 1).incompressible && test_info(store, 1).huge);
 	result = recompress(store, 0, 0, 0);
 	EXPECT(!result.pages_tried);
@@ -175,7 +177,7 @@ static void try_share_marks(void)
 	result = recompress(store, 0, 0, 0);
 	EXPECT(result.pages_tried == 2 && result.pages_recompressed == 1);
 	for (i = 0; i < 6; i++) {
-		EXPECT(test_info(store, i).priority == (i < 3 ? 2 : 0));
+		EXPECT(test_info(store, i).priority == (i < 3 ? HARDER : 0));
 		EXPECT(test_info(store, i).incompressible == (i >= 3));
 	}
 	zm_page_discard(store, 0);
@@ -258,7 +260,7 @@ static void try_limits(void)
 	result = recompress(store, 0, 0, 6);
 	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 6);
 	for (i = 0; i < 12; i++)
-		EXPECT(test_info(store, i).priority == (i % 2 ? 2 : 0));
+		EXPECT(test_info(store, i).priority == (i % 2 ? HARDER : 0));
 	EXPECT(!recompress(store, 0, 1000, 0).pages_tried);
 	put(store, 20, text(20));
 	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
@@ -288,8 +290,8 @@ static struct zm_store *full_store(u64 slots)
 	struct zm_store *store;
 	u64 i;
 
-	options.codecs[2].ops = &hooked;
-	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
+	options.codecs[HARDER].ops = &hooked;
+	options.codecs[HARDER].params.level = ZM_CODEC_LEVEL_DEFAULT;
 	store = test_store(&options, 0);
 	for (i = 0; i < slots; i++) {
 		page_make(page, text(i));
@@ -349,7 +351,7 @@ static void try_idle(void)
 	EXPECT(disk_write_begin(&disk, store, &write, 4, ZM_PICK_IDLE, false) ==
 	       -ENOENT);
 	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 2);
-	EXPECT(test_info(store, 2).priority == 2 && test_info(store, 5).priority == 2);
+	EXPECT(test_info(store, 2).priority == HARDER && test_info(store, 5).priority == HARDER);
 	EXPECT(!test_info(store, 0).priority && !test_info(store, 4).priority);
 	EXPECT(!test_info(store, 2).idle && !test_info(store, 5).idle);
 	EXPECT(!zm_idle_mark(store, 0, 0));
@@ -430,6 +432,26 @@ static void try_idle_shares(void)
 	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
 	disk_write_end(&disk, store, &write, true);
 	expect(store, 0, text(1));
+	close_store(store);
+}
+
+/* A pass melds a page that is in use with one that is idle: what both share is in use. */
+static void try_idle_melds(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct disk_write write;
+	u64 i, used;
+
+	for (used = 0; used < 2; used++) {
+		for (i = 0; i < 2; i++)
+			put(store, i, text(used));
+		EXPECT(!zm_idle_mark(store, 0, 0));
+		expect(store, used, text(used));
+		EXPECT(test_meld(store).pages_melded == 1);
+		EXPECT(test_info(store, !used).idle && !test_info(store, used).idle);
+		EXPECT(disk_write_begin(&disk, store, &write, !used,
+					ZM_PICK_IDLE, false) == -ENOENT);
+	}
 	close_store(store);
 }
 
@@ -588,7 +610,7 @@ static void try_shares_meld(void)
 /* Without room for an object nothing is said of the page: it is tried again. */
 static void try_no_room(void)
 {
-	const struct zm_recompress_options options = { .priority = 2 };
+	const struct zm_recompress_options options = { .priority = HARDER };
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
 	struct zm_recompress_result result;
 	u32 shared;
@@ -605,7 +627,7 @@ static void try_no_room(void)
 		EXPECT(!test_info(store, 0).incompressible && !test_info(store, 0).priority);
 		zm_store_limit_set(store, 0);
 		EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
-		EXPECT(test_info(store, 0).priority == 2);
+		EXPECT(test_info(store, 0).priority == HARDER);
 	}
 	close_store(store);
 }
@@ -623,7 +645,7 @@ static void try_marked_meanwhile(void)
 	hook = mark_all;
 	put(store, 0, text(1));
 	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
-	EXPECT(test_info(store, 0).idle && test_info(store, 0).priority == 2);
+	EXPECT(test_info(store, 0).idle && test_info(store, 0).priority == HARDER);
 	put(store, 0, raw(1));
 	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
 	EXPECT(test_info(store, 0).idle && test_info(store, 0).incompressible);
@@ -640,7 +662,11 @@ static void try_damage(void)
 	u8 page[ZM_PAGE_SIZE];
 	struct zm_stats stats;
 
+	/* So that its block is not the first one. */
+	put(store, 1, text(2));
+	write_back(store, 1, true);
 	put(store, 0, text(1));
+	EXPECT(!test_info(store, 0).block);
 	lie = true;
 	result = recompress(store, 0, 0, 0);
 	EXPECT(result.pages_damaged == 1 && !result.pages_recompressed);
@@ -648,12 +674,13 @@ static void try_damage(void)
 	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -EBADMSG);
 	lie = false;
 	zm_store_stats(store, &stats);
-	EXPECT(stats.mismatches == 3 && !stats.blocks_used);
+	EXPECT(stats.mismatches == 3 && stats.blocks_used == 1);
 	EXPECT(!test_info(store, 0).priority && !test_info(store, 0).incompressible);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);
 	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
 	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
+	expect(store, 1, text(2));
 	close_store(store);
 }
 
@@ -672,6 +699,7 @@ int main(void)
 	try_memory_limit();
 	try_idle();
 	try_idle_shares();
+	try_idle_melds();
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();

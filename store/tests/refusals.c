@@ -90,8 +90,9 @@ static void damaged_objects(struct zm_store *store)
 	is_damaged = false;
 	EXPECT(!zm_page_read(store, 5, page));
 	EXPECT(!memcmp(page, wanted, sizeof(page)));
+	/* One by its reader, one by who wanted to send it away. */
 	zm_store_stats(store, &stats);
-	EXPECT(!stats.blocks_used);
+	EXPECT(!stats.blocks_used && stats.damaged == 2);
 
 	EXPECT(!zm_writeback_begin(store, 5, 0, true, &wb, page));
 	EXPECT(zm_writeback_end(store, &wb, true));
@@ -100,6 +101,14 @@ static void damaged_objects(struct zm_store *store)
 	EXPECT(zm_page_read_end(store, &backed, page, wanted, 0) == -EBADMSG);
 	is_damaged = false;
 	EXPECT(zm_page_read(store, 5, page) == -EREMOTE);
+}
+
+static int meld_all(struct zm_store *store)
+{
+	const struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+
+	return zm_meld_run(store, &all, &result);
 }
 
 /* The check says what is wrong with a slot that holds this. */
@@ -130,6 +139,97 @@ static void faults_planted(struct zm_store *store)
 		0, "fingerprint without object");
 	planted(store, 4, object, 0, "no object behind it");
 	planted(store, 4, object, 1, "object of 0 bytes");
+}
+
+/* The check says that, whatever else. */
+static void expect_said(struct zm_store *store, const char *what)
+{
+	char text[4096];
+
+	EXPECT(zm_store_check(store, ZM_CHECK_COUNTS, 0, text, sizeof(text)) ==
+	       -EUCLEAN);
+	if (!strstr(text, what))
+		DIE("a check says \"%s\" and not \"%s\"", text, what);
+}
+
+/* Of counters that are one off, and of what two slots hold. */
+static void sums_planted(struct zm_store *store)
+{
+	struct zm_counters *counters = store->counters;
+	const struct {
+		u64 *counter;
+		const char *what;
+	} known[] = {
+		{ &counters->pages_stored, "pages_stored: counter 7, slots 6" },
+		{ &counters->pages_same, "pages_same: counter 2, slots 1" },
+		{ &counters->pages_raw, "pages_raw: counter 2, slots 1" },
+		{ &counters->pages_shared, "pages_shared: counter 5, slots 4" },
+		{ &counters->pages_backed, "pages_backed: counter 4, slots 3" },
+		{ &counters->shares, "shares: counter 4, slots 3" },
+		{ &counters->shares_backed, "shares_backed: counter 3, slots 2" },
+		{ &counters->held, "held: counter 1, slots 0" },
+		{ &counters->bytes_compressed, "bytes_compressed: counter " },
+		{ &counters->bytes_melded, "bytes_melded: counter " },
+		{ &counters->blocks_in_flight, "2 hold pages, 1 are in flight" },
+		{ &store->blocks.used, "blocks_used: counter 3, 2 are taken" },
+	};
+	struct zm_slot *slots = store->slots, before = slots[4];
+	struct zm_writeback wb;
+	u8 page[ZM_PAGE_SIZE];
+	u32 i;
+
+	/* 0, 1: a share on its block, as 5 is; 2: one in the pool. */
+	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
+	EXPECT(!zm_writeback_end(store, &wb, false));
+	EXPECT(meld_all(store) == 0 && test_info(store, 2).sharers == 3);
+	zm_page_discard(store, 2);
+	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
+	EXPECT(zm_writeback_end(store, &wb, true));
+	page_make(page, 4);
+	test_write(store, 2, page);
+	EXPECT(!zm_writeback_begin(store, 2, 0, true, &wb, page));
+	EXPECT(!zm_writeback_end(store, &wb, false));
+	check_store(store, ZM_CHECK_CONTENTS, "before sums are wrong", 0);
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		++*known[i].counter;
+		expect_said(store, known[i].what);
+		--*known[i].counter;
+	}
+	/* Whatever it says, no more memory is asked for than slots take. */
+	counters->pages_stored += 1ull << 40;
+	expect_said(store, "pages_stored: counter ");
+	counters->pages_stored -= 1ull << 40;
+	slots[4] = slots[2];
+	expect_said(store, "counts 1, 2 slots use it");
+	slots[4] = before;
+	/* The only objects that there are. */
+	page_make(page, 20);
+	test_write(store, 2, page);
+	slots[4] = slots[2];
+	expect_said(store, "belongs to two");
+	slots[4] = before;
+	page_make(page, 4);
+	test_write(store, 2, page);
+	check_store(store, ZM_CHECK_CONTENTS, "after sums were wrong", 0);
+}
+
+/* Names, and nothing of what was said before. */
+static void told(struct zm_store *store)
+{
+	static const char *const modes[] = {
+		"off", "manual", "auto", "inline", "unknown"
+	};
+	static const char *const checks[] = { "auto", "on", "off", "unknown" };
+	char text[] = "before";
+	u32 i;
+
+	for (i = 0; i < sizeof(modes) / sizeof(*modes); i++)
+		EXPECT(!strcmp(zm_meld_mode_name(i), modes[i]));
+	for (i = 0; i < sizeof(checks) / sizeof(*checks); i++)
+		EXPECT(!strcmp(zm_check_writes_name(i), checks[i]));
+	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, NULL, 0));
+	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, text, sizeof(text)) &&
+	       !text[0]);
 }
 
 static void settings(struct zm_store *store)
@@ -231,7 +331,10 @@ static void options_count(void)
 	/* All that is borrowed for a store is told. */
 	zm_store_limit_set(store, 0);
 	without = test_stats(store);
-	EXPECT(without.memory_metadata >= SLOTS * (16 + sizeof(u32)));
+	EXPECT(without.memory_metadata ==
+	       SLOTS * (16 + sizeof(u32)) + sizeof(struct zm_store) +
+	       zm_port_percpu_bytes(sizeof(struct zm_counters)) +
+	       zm_fingerprint_key_bytes());
 	EXPECT(!zm_backing_attach(store, 64 * 10));
 	test_write(store, 0, page);
 	test_write(store, 1, page);
@@ -240,6 +343,52 @@ static void options_count(void)
 	EXPECT(with.memory_metadata ==
 	       without.memory_metadata + 10 * sizeof(u64) + ZM_SHARE_BYTES);
 	EXPECT(with.objects == 1 && with.pages_melded == 1 && with.shares == 1);
+	zm_store_destroy(store);
+}
+
+/* 4,096 look-ups, of which so many find the page: whether auto mode is on then. */
+static bool window(struct zm_store *store, const u8 *page, u32 hits)
+{
+	const bool before = test_stats(store).inline_active;
+	u32 i;
+
+	for (i = 0; i < 4096; i++) {
+		EXPECT(test_stats(store).inline_active == before);
+		if (i < 4096 - hits)
+			zm_page_discard(store, 0);
+		test_write(store, 0, page);
+	}
+	return test_stats(store).inline_active;
+}
+
+/* Auto mode is on from 2 % of hits in a window on, and off below 1 %. */
+static void auto_switches(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_AUTO);
+	struct zm_store *store;
+	u8 page[ZM_PAGE_SIZE];
+	u64 content = 4, probes;
+	bool looked_up;
+
+	options.streams = 1;
+	store = test_store(&options, 0);
+	/* While it is off one fingerprint in sixteen is looked up. */
+	do {
+		probes = test_stats(store).inline_probes;
+		page_make(page, content += 8);
+		test_write(store, 0, page);
+		looked_up = test_info(store, 0).fingerprint % 16 == 0;
+		EXPECT(test_stats(store).inline_probes == probes + looked_up);
+	} while (content < 1000 || !looked_up);
+	zm_store_destroy(store);
+	store = test_store(&options, 0);
+	EXPECT(!window(store, page, 81));
+	EXPECT(window(store, page, 82));
+	EXPECT(window(store, page, 41));
+	EXPECT(!window(store, page, 40));
+	EXPECT(test_stats(store).auto_switches == 2);
+	EXPECT(test_stats(store).inline_probes == 4 * 4096);
 	zm_store_destroy(store);
 }
 
@@ -283,6 +432,52 @@ static void no_memory_for_a_store(void)
 	zm_store_destroy(store);
 }
 
+static int recompress_largest(struct zm_store *store)
+{
+	const struct zm_recompress_options largest = {
+		.priority = 1, .pages_max = 2,
+	};
+	struct zm_recompress_result result;
+
+	return zm_recompress_run(store, &largest, &result);
+}
+
+static int check_all(struct zm_store *store)
+{
+	char text[4096];
+
+	return zm_store_check(store, ZM_CHECK_CONTENTS, 0, text, sizeof(text));
+}
+
+/* Whichever allocation of some work fails, that is said, and no page is another. */
+static void no_memory_for(int (*work)(struct zm_store *store))
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	u8 page[ZM_PAGE_SIZE], wanted[ZM_PAGE_SIZE];
+	struct zm_store *store;
+	u64 nth = 0, i;
+	int err;
+
+	test_codec(&options, 1, "zstd");
+	page_make(wanted, 4);
+	do {
+		store = test_store(&options, 0);
+		for (i = 0; i < SLOTS; i++)
+			test_write(store, i, wanted);
+		zm_fault_set(++nth);
+		err = work(store);
+		EXPECT(err == (zm_fault_asked() >= nth ? -ENOMEM : 0));
+		zm_fault_set(0);
+		for (i = 0; i < SLOTS; i++)
+			EXPECT(!zm_page_read(store, i, page) &&
+			       !memcmp(page, wanted, ZM_PAGE_SIZE));
+		check_store(store, ZM_CHECK_CONTENTS, "without memory", 0);
+		zm_store_destroy(store);
+	} while (err);
+	EXPECT(nth > 4);
+}
+
 /* As many blocks as there are, each once, whatever their number. */
 static void every_number_of_blocks(void)
 {
@@ -321,13 +516,19 @@ int main(void)
 	no_such_slot(store);
 	damaged_objects(store);
 	faults_planted(store);
+	sums_planted(store);
+	told(store);
 	settings(store);
 	back_again(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);
 	no_memory_for_a_store();
+	no_memory_for(meld_all);
+	no_memory_for(recompress_largest);
+	no_memory_for(check_all);
 	every_number_of_blocks();
 	options_count();
+	auto_switches();
 	keys();
 	printf("what is refused is refused, what is wrong is told\n");
 	return 0;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Many at once: writers and readers on common slots, owners who know what their
- * slots must hold, passes, recompression, writers to a backing device, idle
- * marks, compaction, changes of mode. Meant for the thread sanitizer, and useful
- * without.
+ * Many at once: writers, readers and discarders, passes, recompression, writers to a
+ * backing device, idle marks, compaction, changes of mode, scarce memory. Meant for the
+ * thread sanitizer, and useful without.
  *
  *	threads [seconds] [seed]
  *
- * A page tells which content it is, so a reader of a common slot can say
- * whether it saw one whole page that somebody wrote; a page that is of two
- * writes, or of none, is caught.
+ * Who writes, reads or discards notes when it began, when it ended and what it saw.
+ * In the end some order of all that was done to a slot, of what was at once in
+ * whichever, has to give each read the last page written (M. Herlihy, J. Wing,
+ * "Linearizability", 1990). A page tells its number; one that is of two writes, or of none,
+ * is caught at once.
  *
  * The backing device is plain memory, read and written without a lock: were a
  * block used anew while somebody still reads or writes it, that would be a race
@@ -24,11 +25,13 @@
 #include "disk.h"
 #include "harness.h"
 
-#define COMMON		64
-#define OWNED		32
-#define OWNERS		2
-#define SLOTS		(COMMON + OWNERS * OWNED)
+#define SLOTS		64
+#define HOT		6	/* slots that half of all is about */
 #define CONTENTS	24
+#define STRANGERS	4
+#define RECORDS_MAX	(1u << 19)
+/* So much of what is counted by `now` has one number: many slots hold the same page. */
+#define AT_ONCE		64
 
 static struct zm_store *store;
 static u8 contents[CONTENTS][ZM_PAGE_SIZE];
@@ -46,16 +49,50 @@ static bool time_is_up(void)
 	return zm_load32(&over);
 }
 
-static void expect_some_content(const u8 *page, u64 index)
+/* Something that was done to a slot. */
+struct record {
+	u64 began;
+	u64 ended;
+	u32 number;	/* of the page; 0: empty */
+	u8 slot;
+	bool is_read;
+	u8 stranger;
+};
+
+static struct record *records[STRANGERS];
+static u32 record_counts[STRANGERS];
+static u64 now;
+
+static u64 tick(void)
+{
+	return __atomic_add_fetch(&now, 1, __ATOMIC_SEQ_CST);
+}
+
+static void number_make(u8 *page, u32 number)
+{
+	u64 word = (u64)number << 8 | 1, i;
+
+	memcpy(page, contents[number % CONTENTS], ZM_PAGE_SIZE);
+	if (number % 8)
+		memcpy(page + 512, &word, sizeof(word));
+	/* One word throughout. */
+	for (i = 0; !(number % 8) && i < ZM_PAGE_SIZE; i += sizeof(word))
+		memcpy(page + i, &word, sizeof(word));
+}
+
+static u32 number_of(const u8 *page, u64 index)
 {
 	static const u8 zeros[ZM_PAGE_SIZE];
-	u32 i;
+	u8 expected[ZM_PAGE_SIZE];
+	u64 word;
 
-	for (i = 0; i < CONTENTS; i++)
-		if (!memcmp(page, contents[i], ZM_PAGE_SIZE))
-			return;
-	if (memcmp(page, zeros, ZM_PAGE_SIZE))
+	if (!memcmp(page, zeros, ZM_PAGE_SIZE))
+		return 0;
+	memcpy(&word, page + 512, sizeof(word));
+	number_make(expected, (u32)(word >> 8));
+	if (memcmp(page, expected, ZM_PAGE_SIZE))
 		DIE("slot %llu reads what nobody wrote", index);
+	return (u32)(word >> 8);
 }
 
 /* Reads a page, with a pause while its block is on the way. */
@@ -80,56 +117,163 @@ static void read_page(struct rng *rng, u64 index, u8 *page)
 
 static void *stranger(void *arg)
 {
-	struct rng rng = { seed * 1000 + (u64)(uintptr_t)arg };
-	u8 page[ZM_PAGE_SIZE];
-	u64 index;
+	u8 own = (u8)(uintptr_t)arg, page[ZM_PAGE_SIZE];
+	struct rng rng = { seed * 1000 + own };
+	struct record *record = records[own];
 	u32 what;
 
-	while (!time_is_up()) {
-		index = rng_below(&rng, COMMON);
+	while (!time_is_up() && record < records[own] + RECORDS_MAX) {
 		what = rng_below(&rng, 16);
-		if (what < 7) {
-			test_write(store, index,
-				   contents[rng_below(&rng, CONTENTS)]);
+		*record = (struct record){
+			.slot = (u8)rng_below(&rng, rng_below(&rng, 2) ? HOT :
+						    SLOTS),
+			.is_read = what < 8,
+			.stranger = own,
+			.began = tick(),
+		};
+		if (what < 8) {
+			read_page(&rng, record->slot, page);
+			record->number = number_of(page, record->slot);
 		} else if (what < 14) {
-			read_page(&rng, index, page);
-			expect_some_content(page, index);
+			record->number = 1 + (u32)(record->began / AT_ONCE);
+			number_make(page, record->number);
+			test_write(store, record->slot, page);
 		} else {
-			zm_page_discard(store, index);
+			zm_page_discard(store, record->slot);
 		}
-		zm_add64(&operations, 1);
+		record->ended = tick();
+		record++;
 	}
+	record_counts[own] = (u32)(record - records[own]);
+	zm_add64(&operations, record_counts[own]);
 	return NULL;
 }
 
-static void *owner(void *arg)
+/* -- Whether some order explains what was read -------------------------------- */
+
+/* What a slot may hold, and what was done of that which has begun and not ended. */
+struct state {
+	u32 number;
+	u32 done;	/* a bit for each stranger */
+};
+
+struct states {
+	struct state at[512];
+	u32 count;
+};
+
+struct event {
+	u64 time;
+	const struct record *record;
+	bool is_end;
+};
+
+static const struct record *under_way[STRANGERS];
+
+static void state_add(struct states *states, struct state state)
 {
-	u64 number = (u64)(uintptr_t)arg;
-	struct rng rng = { seed * 2000 + number };
-	u64 base = COMMON + number * OWNED, slot;
-	int holds[OWNED];
-	u8 page[ZM_PAGE_SIZE];
-	static const u8 zeros[ZM_PAGE_SIZE];
+	u32 i;
 
-	for (slot = 0; slot < OWNED; slot++)
-		holds[slot] = -1;
-	while (!time_is_up()) {
-		slot = rng_below(&rng, OWNED);
-		if (rng_below(&rng, 8) == 0) {
-			zm_page_discard(store, base + slot);
-			holds[slot] = -1;
-		} else if (rng_below(&rng, 2)) {
-			holds[slot] = (int)rng_below(&rng, CONTENTS);
-			test_write(store, base + slot, contents[holds[slot]]);
-		}
-		read_page(&rng, base + slot, page);
-		if (memcmp(page, holds[slot] < 0 ? zeros :
-			   contents[holds[slot]], ZM_PAGE_SIZE))
-			DIE("an owned slot reads other bytes");
-		zm_add64(&operations, 1);
-	}
-	return NULL;
+	for (i = 0; i < states->count; i++)
+		if (states->at[i].number == state.number &&
+		    states->at[i].done == state.done)
+			return;
+	if (states->count == sizeof(states->at) / sizeof(*states->at))
+		DIE("too many orders are possible");
+	states->at[states->count++] = state;
 }
+
+/* From here, each order of what is under way in which `wanted` is done last. */
+static void orders_add(struct states *states, struct state state, u32 wanted)
+{
+	struct state next;
+	u32 i;
+
+	if (state.done >> wanted & 1) {
+		state.done &= ~(1u << wanted);
+		state_add(states, state);
+		return;
+	}
+	for (i = 0; i < STRANGERS; i++) {
+		if (!under_way[i] || state.done >> i & 1 ||
+		    (under_way[i]->is_read &&
+		     under_way[i]->number != state.number))
+			continue;
+		next.number = under_way[i]->number;
+		next.done = state.done | 1u << i;
+		orders_add(states, next, wanted);
+	}
+}
+
+static int event_order(const void *a, const void *b)
+{
+	u64 x = ((const struct event *)a)->time;
+	u64 y = ((const struct event *)b)->time;
+
+	return x < y ? -1 : x > y;
+}
+
+static u64 slot_events(struct event *events, u64 slot)
+{
+	const struct record *record;
+	u64 count = 0;
+	u32 i, k;
+
+	for (i = 0; i < STRANGERS; i++) {
+		for (k = 0; k < record_counts[i]; k++) {
+			record = &records[i][k];
+			if (record->slot != slot)
+				continue;
+			events[count++] = (struct event){
+				record->began, record, false };
+			events[count++] = (struct event){
+				record->ended, record, true };
+		}
+	}
+	qsort(events, count, sizeof(*events), event_order);
+	return count;
+}
+
+static void explain(struct event *events, u64 slot)
+{
+	static struct states states, next;
+	const struct record *record;
+	u64 count = slot_events(events, slot), i;
+	u32 k;
+
+	states = (struct states){ .count = 1 };
+	for (i = 0; i < count; i++) {
+		record = events[i].record;
+		if (!events[i].is_end) {
+			under_way[record->stranger] = record;
+			continue;
+		}
+		next.count = 0;
+		for (k = 0; k < states.count; k++)
+			orders_add(&next, states.at[k], record->stranger);
+		if (!next.count)
+			DIE("slot %llu: no order explains page %u, %s from %llu to %llu, seed %llu",
+			    slot, record->number,
+			    record->is_read ? "read" : "written", record->began,
+			    record->ended, seed);
+		states = next;
+		under_way[record->stranger] = NULL;
+	}
+}
+
+static void explain_all(void)
+{
+	struct event *events = malloc(2 * operations * sizeof(*events));
+	u64 slot;
+
+	if (!events)
+		DIE("no memory for %llu operations", operations);
+	for (slot = 0; slot < SLOTS; slot++)
+		explain(events, slot);
+	free(events);
+}
+
+/* -- Beside them ------------------------------------------------------------- */
 
 static void *melder(void *arg)
 {
@@ -241,7 +385,9 @@ static void *watcher(void *arg)
 			DIE("statistics tell more than %u slots can hold: %llu melded, %llu objects",
 			    SLOTS, stats.pages_melded, stats.objects);
 		usleep(50);
+		zm_fault_scarce_set(stats.pages_stored % 8 == 0);
 	}
+	zm_fault_scarce_set(false);
 	return NULL;
 }
 
@@ -249,7 +395,7 @@ int main(int argc, char **argv)
 {
 	u32 seconds = argc > 1 ? (u32)atoi(argv[1]) : 5;
 	struct zm_store_options options;
-	pthread_t threads[3 + OWNERS + 1 + 3 + 1];
+	pthread_t threads[2 + 1 + STRANGERS + 1 + 1];
 	u32 count = 0, i;
 
 	if (argc > 2)
@@ -266,12 +412,13 @@ int main(int argc, char **argv)
 		pthread_create(&threads[count++], NULL, writer_back,
 			       (void *)(uintptr_t)i);
 	pthread_create(&threads[count++], NULL, recompressor, NULL);
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < STRANGERS; i++) {
+		records[i] = malloc(RECORDS_MAX * sizeof(struct record));
+		if (!records[i])
+			DIE("no memory for records");
 		pthread_create(&threads[count++], NULL, stranger,
 			       (void *)(uintptr_t)i);
-	for (i = 0; i < OWNERS; i++)
-		pthread_create(&threads[count++], NULL, owner,
-			       (void *)(uintptr_t)i);
+	}
 	pthread_create(&threads[count++], NULL, melder, NULL);
 	pthread_create(&threads[count++], NULL, watcher, NULL);
 	sleep(seconds);
@@ -279,6 +426,9 @@ int main(int argc, char **argv)
 	for (i = 0; i < count; i++)
 		pthread_join(threads[i], NULL);
 	check_store(store, ZM_CHECK_CONTENTS, "when all threads ended", seed);
+	explain_all();
+	for (i = 0; i < STRANGERS; i++)
+		free(records[i]);
 	printf("threads: %llu operations, %llu pages melded by passes, %llu recompressed, %llu written back, %llu block reads, seed %llu: ok\n",
 	       operations, melded, recompressed, written_back, block_reads,
 	       seed);

@@ -105,7 +105,7 @@ static inline u32 zword_reader_taken(const struct zword_reader *reader)
 	return (u32)__builtin_clzll(reader->bits);
 }
 
-/* size: of the whole object, before which eight bytes may be read. */
+/* size: of the whole object, eight bytes at least where any is left. */
 static inline void zword_refill(struct zword_reader *reader, const u8 *src,
 				u32 size)
 {

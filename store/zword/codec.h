@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * zword as a codec of the store, which zram does not have. Its tables stand once,
- * for all who have chosen it: the first one makes them or borrows what a port has
- * (ZWORD_TABLES), the last one gives them back.
+ * for all who have chosen it: the first one makes and tries them, or borrows what a port
+ * has (ZWORD_TABLES), the last one gives them back.
  *
  * Each port takes this once, behind its own memory and its own lock; see codec_*.h.
  */
@@ -40,6 +40,8 @@ static int zword_tables_take(void)
 	if (!zword_own)
 		return -ENOMEM;
 	ret = zword_tables_build(zword_own, zword_lengths, zword_lengths_size);
+	if (!ret)
+		ret = zword_tables_try(zword_own);
 	if (ret) {
 		zword_tables_free(zword_own);
 		zword_own = NULL;

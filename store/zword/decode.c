@@ -487,18 +487,14 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 	return at <= size;
 }
 
-/* What a reader may read in front of a block that is shorter. */
-#define SMALL	8u
+/* A reader takes the eight bytes up to a block's end, whose first are the header's. */
+_Static_assert(ZWORD_HEADER_SIZE(ZWORD_WORD_STREAMS, 0) + 1 >= sizeof(u64) &&
+	       ZWORD_BYTE_STREAMS >= ZWORD_WORD_STREAMS,
+	       "nothing is read in front of a block");
 
 static int block_decode(const struct zword_tables *tables,
 			struct zword_work *work, struct zword_decoding *job)
 {
-	u8 small[2 * SMALL] = { 0 };
-
-	if (job->src_size < SMALL) {
-		memcpy(small + SMALL, job->src, job->src_size);
-		job->src = small + SMALL;
-	}
 	if (!header_read(&job->header, job->src, job->src_size))
 		return -EBADMSG;
 	if (job->header.mode == ZWORD_RAW) {

@@ -304,14 +304,19 @@ impl Compiler {
         Ok(command)
     }
 
-    /// What a text compiles to in the place of one of the store's files; none where it does not
-    /// without a warning.
-    pub fn assembly(&self, log: &Log, file: &Path, text: &Path) -> Result<Option<String>> {
+    /// What a text compiles to in the place of one of the store's files, with one more flag; none
+    /// where it does not without a warning.
+    pub fn assembly(
+        &self,
+        log: &Log,
+        file: &Path,
+        text: &Path,
+        flag: &str,
+    ) -> Result<Option<String>> {
         let mut command = self.command(log, Flavour::AsBuilt)?;
         let beside = file.parent().context("a file is in a folder")?;
         command.arg("-I").arg(beside);
-        // A test may bring what a kernel has.
-        command.args(["-Werror", "-Wno-implicit-function-declaration"]);
+        command.args(["-Werror", flag]);
         command.args(["-g0", "-S", "-x", "c", "-", "-o", "-"]);
         command.stdin(fs::File::open(text)?);
         let output = command.output().context("no C compiler")?;

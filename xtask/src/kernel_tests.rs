@@ -6,7 +6,7 @@
 //! the words. It speaks TAP.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,10 +89,18 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
     let step = format!("module-{name}");
     let kernel = kernels.take(log, name)?;
     let mut tally = Tally::default();
+    let mut objects = BTreeSet::new();
     for flavour in [Flavour::Release, Flavour::Codec] {
         match module_build::build(log, &kernel, flavour) {
             Ok(module) => {
                 let release = &kernel.release;
+                // Both may be built in one tree at the same time.
+                let twice = module_build::objects(&module)?;
+                let twice: Vec<_> = twice
+                    .into_iter()
+                    .filter(|it| !objects.insert(it.clone()))
+                    .collect();
+                tally.add(Tally::of(&step, twice.is_empty(), twice.join(" ")));
                 tally.add(Tally::pass());
                 tally.add(kernel_features::judge_build(
                     &step, release, flavour, &module,
@@ -420,8 +428,9 @@ impl GuestTest {
         }
         for name in &self.needs.scripts {
             let file = self.subject.folder().join(name);
-            boot.files
-                .push(Addition::file(&format!("/guest/{name}"), &file)?);
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let place = format!("/guest/{name}");
+            boot.files.push(Addition::file(&place, &file)?);
         }
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);

@@ -401,7 +401,11 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
         command.arg(format!("O={}", build.display()));
         command
     };
-    configure(log, recipe, &source, &build, &make)?;
+    let base = match recipe.kind {
+        Kind::Watching => "allnoconfig",
+        _ => "defconfig",
+    };
+    configure(log, (base, recipe.fragments), &source, &build, &make)?;
     eprintln!("building {}, which takes minutes", recipe.name);
     log.must(make().arg(jobs()))?;
     let modules = format!("INSTALL_MOD_PATH={}", place.join("modules").display());
@@ -410,25 +414,49 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
     Ok(release.trim().to_owned())
 }
 
+/// `make` for modules, in a folder where the newest kernel's headers are for another processor;
+/// nothing of that kernel is built.
+pub fn headers(
+    log: &Log,
+    processor: &str,
+    cross: &str,
+    fragment: &'static str,
+) -> Result<impl Fn() -> Command> {
+    let source = source(log, "sid")?;
+    let build = workspace::work_folder(&format!("headers/{processor}"))?.canonicalize()?;
+    let words = [
+        format!("ARCH={processor}"),
+        format!("CROSS_COMPILE={cross}"),
+        format!("O={}", build.display()),
+        // Without a kernel nobody knows what it exports.
+        "KBUILD_MODPOST_WARN=1".to_owned(),
+    ];
+    let folder = source.clone();
+    let make = move || {
+        let mut command = Command::new("make");
+        command.arg("-C").arg(&folder).arg(jobs()).args(&words);
+        command
+    };
+    configure(log, ("allnoconfig", &[fragment]), &source, &build, &make)?;
+    log.must(make().arg("modules_prepare"))?;
+    Ok(make)
+}
+
 /// Defaults (or nothing), then our fragments, then the questions that these raise.
 fn configure(
     log: &Log,
-    recipe: &KernelRecipe,
+    (base, fragments): (&str, &[&str]),
     source: &Path,
     build: &Path,
     make: &dyn Fn() -> Command,
 ) -> Result<()> {
-    let base = match recipe.kind {
-        Kind::Watching => "allnoconfig",
-        _ => "defconfig",
-    };
     log.must(make().arg(base))?;
     let config = build.join(".config");
     let mut merge = Command::new(source.join("scripts/kconfig/merge_config.sh"));
-    merge.current_dir(source).env("ARCH", recipe.kind.kbuild());
+    merge.current_dir(source);
     merge.env("KCONFIG_CONFIG", &config);
     merge.arg("-m").arg(&config);
-    for fragment in recipe.fragments {
+    for fragment in fragments {
         merge.arg(guest_folder().join(fragment));
     }
     log.must(&mut merge)?;

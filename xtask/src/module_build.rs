@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{bail, Result};
 
 use crate::kernels::{jobs, Kernel, KernelRecipe};
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::tools;
 use crate::workspace;
 
@@ -29,7 +29,7 @@ pub struct Module {
 
 pub const ZMELD: Module = Module {
     name: "zmeld",
-    sources: &["include", "core", "zword", "port/linux", "kmod"],
+    sources: &["include", "core", "zword", "port/linux", "crypto", "kmod"],
     folder: "kmod",
     features: "kernel_has.h",
     needs: "CONFIG_BLOCK CONFIG_ZSMALLOC",
@@ -79,7 +79,7 @@ impl Flavour {
 
 /// Builds the module with all warnings that the kernel has; any is an error.
 pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
-    let place = copy_of_sources(kernel, flavour)?;
+    let place = copy_of_sources(kernel.recipe.name, flavour)?;
     let mut command = make(kernel, &place, flavour);
     command.args(["W=1", "modules"]);
     let said = log.must(&mut command)?;
@@ -98,7 +98,7 @@ pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
 /// Has sparse read all of it; what it says about our files. None: the kernel's build
 /// refuses this machine's sparse, and goes on without.
 pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec<String>>> {
-    let place = copy_of_sources(kernel, flavour)?;
+    let place = copy_of_sources(kernel.recipe.name, flavour)?;
     let mut command = make(kernel, &place, flavour);
     // C=2 reads files that need no compiling, too.
     command.args(["C=2", "CHECK=sparse", "modules"]);
@@ -139,10 +139,42 @@ fn warnings(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
+/// What a module is linked from, by its path below the sources.
+pub fn objects(module: &Path) -> Result<Vec<String>> {
+    let folder = workspace::stem(module.parent().unwrap_or(module));
+    let text = workspace::read(&module.with_extension("mod"))?;
+    let names = text
+        .split_whitespace()
+        .map(|it| it.trim_start_matches("./"));
+    Ok(names
+        .map(|name| match name.strip_prefix("../") {
+            Some(beside) => beside.to_owned(),
+            None => format!("{folder}/{name}"),
+        })
+        .collect())
+}
+
+/// Of a module that is built for 32 bits, the divisions of 64 bits that no kernel has.
+pub fn divisions_of_64_bits(
+    log: &Log,
+    name: &str,
+    make: &dyn Fn() -> Command,
+    level: &str,
+) -> Result<Vec<String>> {
+    let place = copy_of_sources(&format!("{name}{level}"), Flavour::Release)?;
+    let mut command = make();
+    command.arg(format!("M={}", place.display()));
+    log.must(command.arg(format!("KCFLAGS={level}")).arg("modules"))?;
+    let symbols = output_of(Command::new("nm").arg("-u").arg(place.join("zmeld.o")))?;
+    let is_missing = |symbol: &&str| symbol.ends_with("di3") || symbol.ends_with("ldivmod");
+    let missing = symbols.split_whitespace().filter(is_missing);
+    Ok(missing.map(str::to_owned).collect())
+}
+
+fn copy_of_sources(kernel: &str, flavour: Flavour) -> Result<PathBuf> {
     let store = workspace::root().join("store");
     // By checkout, not by kernel: checkouts may share `target/kernels`.
-    let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
+    let place = workspace::work_folder(&format!("module/{kernel}"))?
         .canonicalize()?
         .join(flavour.build().0);
     for part in flavour.module().sources {
@@ -174,8 +206,9 @@ fn sources_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     for path in workspace::all_files(folder)? {
         let path = path.strip_prefix(folder)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_made =
-            name.ends_with(".mod.c") || [ZMELD, ZWORD].iter().any(|it| it.features == name);
+        let is_made = name.ends_with(".mod.c")
+            || name.ends_with(".borrowed.c")
+            || [ZMELD, ZWORD].iter().any(|it| it.features == name);
         let is_source = matches!(&*name, "Kbuild" | "Makefile" | "probe.sh")
             || name.ends_with(".c")
             || name.ends_with(".h");
@@ -214,5 +247,26 @@ mod tests {
             warnings(text),
             ["/x/store/core/page.c:3:5: warning: unused variable"]
         );
+    }
+
+    /// `docs/abi` names a file where the module makes one of that name.
+    #[test]
+    fn every_file_that_is_described_is_made() {
+        let kmod = workspace::root().join("store/kmod");
+        let sources = workspace::files(&kmod, "c").unwrap();
+        let made: String = sources
+            .iter()
+            .map(|it| workspace::read(it).unwrap())
+            .collect();
+        let described = workspace::root().join("docs/abi/sysfs-block-zmeld");
+        for line in workspace::read(&described).unwrap().lines() {
+            let Some(path) = line.strip_prefix("What:") else {
+                continue;
+            };
+            let name = path.rsplit('/').next().unwrap();
+            let is_made =
+                made.contains(&format!("({name})")) || made.contains(&format!("\"{name}\""));
+            assert!(is_made, "{line}");
+        }
     }
 }

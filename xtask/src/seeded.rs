@@ -31,8 +31,8 @@ pub const STEP: &str = "seeded";
 /// How many have their turn where time is short.
 const DRAWN: usize = 4;
 
-/// A test that comes to no end has found something.
-const LIMIT: Duration = Duration::from_secs(600);
+/// A test that comes to no end, and does not compute either, has found something.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// One fault, as its patch tells of it.
 struct Fault {
@@ -107,7 +107,7 @@ pub fn test(log: &Log, environment: &CTestEnvironment, scope: TestScope) -> Resu
 
 /// A test that fails without a fault finds none: all that are to find one pass.
 fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
-    let copy = copy(log)?;
+    let copy = copy(log, STEP)?;
     let tests: BTreeSet<&String> = faults.iter().flat_map(|fault| &fault.found_by).collect();
     let mut tally = Tally::default();
     for test in tests {
@@ -120,7 +120,7 @@ fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<
 }
 
 fn find(log: &Log, environment: &CTestEnvironment, fault: &Fault) -> Result<Tally> {
-    let copy = copy(log)?;
+    let copy = copy(log, STEP)?;
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
@@ -174,9 +174,9 @@ pub fn fails(
     Ok(false)
 }
 
-/// A copy of the folder `store`, with the times of its files.
-pub fn copy(log: &Log) -> Result<PathBuf> {
-    let store = workspace::work_folder(STEP)?.canonicalize()?.join("store");
+/// A step's copy of the folder `store`, with the times of its files.
+pub fn copy(log: &Log, step: &str) -> Result<PathBuf> {
+    let store = workspace::work_folder(step)?.canonicalize()?.join("store");
     workspace::remove(&store)?;
     let own = workspace::root().join("store");
     log.must(Command::new("cp").arg("-a").arg(own).arg(&store))?;

@@ -168,8 +168,8 @@ void zm_port_mutex_assert_held(struct zm_mutex *mutex);
 /* Lets others run during long work; called with no lock held. May sleep. */
 void zm_port_yield(void);
 /*
- * Whether whoever waits for long work wants it to end: in the kernel, a signal
- * came. Atomic.
+ * Whether whoever waits for long work is to end: in the kernel, by a signal, or the
+ * machine is about to sleep. Atomic.
  */
 bool zm_port_interrupted(void);
 /* Monotonic time in nanoseconds. Atomic. */

@@ -138,20 +138,26 @@ put writeback_limit_enable 0 >/dev/null
 ok "all pages are right" /guest/pages verify "$DEV" 1000 "$SEED" 50
 same "and none is there, and none was written" "0 0" "$(field bd_stat 1) $(field bd_stat 3)"
 
-# What goes on its way before there is a limit is not given back to it.
-if [ -e "$SYS/meld" ] && dmsetup targets | grep -q delay; then
+# Pages on their way that do not arrive raise no limit that was set, or switched on, after
+# they were sent. zram has whoever sets one wait for them.
+if dmsetup targets | grep -q delay; then
 	put reset 1 >/dev/null
 	dmsetup create slow --noudevsync --noudevrules \
-		--table "0 $sectors delay /dev/mapper/bad 0 1000"
+		--table "0 $sectors delay /dev/mapper/bad 0 400"
 	dmsetup mknodes slow
-	start /dev/mapper/slow
-	put writeback_limit 0 >/dev/null
-	/guest/pages put "$SYS/writeback" huge &
-	sends=$!
-	sleep 0.5
-	put writeback_limit_enable 1 >/dev/null
-	wait $sends
-	same "a limit is not raised by pages sent before it" 0 "$(cat "$SYS/writeback_limit")"
+	for was in "1 100 writeback_limit 0" "0 0 writeback_limit_enable 1"; do
+		# shellcheck disable=SC2086
+		set -- $was
+		start /dev/mapper/slow
+		put writeback_limit_enable "$1" >/dev/null
+		put writeback_limit "$2" >/dev/null
+		/guest/pages put "$SYS/writeback" huge &
+		sends=$!
+		sleep 0.2
+		put "$3" "$4" >/dev/null
+		wait $sends
+		same "$3 $4 while pages are on their way" 0 "$(cat "$SYS/writeback_limit")"
+	done
 	put writeback_limit_enable 0 >/dev/null
 	put reset 1 >/dev/null
 	dmsetup remove --noudevsync slow
@@ -170,6 +176,22 @@ ok "reading them is an error" sh -c "! /guest/pages verify $DEV 1000 $SEED 50 >/
 ok "the device goes on" /guest/pages random "$DEV" "$PAGES" 2 "$SEED" 1 errors
 put reset 1 >/dev/null
 dmsetup remove --noudevsync bad
+
+# A backing device that stands on the device itself; zram takes it.
+if [ -e "$SYS/meld" ]; then
+	ok "a device on one without a size" dmsetup create own --noudevsync --noudevrules \
+		--table "0 $sectors linear $DEV 0"
+	dmsetup mknodes own
+	same "is no backing device of that" EBUSY "$(put backing_dev /dev/mapper/own)"
+	same "nor is anything that may come to stand on it" EBUSY "$(put backing_dev "$loop")"
+	dmsetup remove --noudevsync own
+	same "afterwards it has one" 0 "$(put backing_dev "$loop")"
+	dmsetup create own --noudevsync --noudevrules --table "0 $sectors linear $DEV 0"
+	same "and no size while it is part of another" EBUSY "$(put disksize "${SIZE}M")"
+	dmsetup remove --noudevsync own
+	same "but then" 0 "$(put disksize "${SIZE}M")"
+	put reset 1 >/dev/null
+fi
 
 # What is dropped without a word is found by those who verify.
 if [ -e "$SYS/verify" ]; then

@@ -28,6 +28,13 @@ extern const struct zm_codec_ops zm_codec_zstd;
 extern const struct zm_codec_ops zm_codec_deflate;
 extern const struct zm_codec_ops zm_codec_zword;
 
+/*
+ * Levels of a library that takes any number and does what it can, or has none: zram
+ * hands on what it is given.
+ */
+#define CODEC_LEVEL_LEAST	(-INT_MAX)
+#define CODEC_LEVEL_MOST	INT_MAX
+
 static inline void *codec_alloc(size_t size)
 {
 	return kvmalloc(size, GFP_KERNEL);

@@ -2,8 +2,6 @@
 /* lz4, by the kernel's lib/lz4. The level is the acceleration. */
 #include "codec_lz4.h"
 
-#define LZ4_LEVEL_MAX	65537	/* user space's library takes no faster one */
-
 static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	*ctx = codec_alloc(LZ4_MEM_COMPRESS);
@@ -25,8 +23,8 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 
 const struct zm_codec_ops zm_codec_lz4 = {
 	.name = "lz4",
-	.level_min = 1,
-	.level_max = LZ4_LEVEL_MAX,
+	.level_min = CODEC_LEVEL_LEAST,
+	.level_max = CODEC_LEVEL_MOST,
 	.level_default = LZ4_ACCELERATION_DEFAULT,
 	.context_create = lz4_context_create,
 	.context_destroy = codec_free,

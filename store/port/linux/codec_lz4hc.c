@@ -2,8 +2,6 @@
 /* lz4hc, by the kernel's lib/lz4. The level is the search effort. */
 #include "codec_lz4.h"
 
-#define LZ4HC_LEVEL_MIN	1	/* below, the kernel's lz4hc takes its default */
-
 static int lz4hc_context_create(const struct zm_codec_params *params,
 				void **ctx)
 {
@@ -26,8 +24,8 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 
 const struct zm_codec_ops zm_codec_lz4hc = {
 	.name = "lz4hc",
-	.level_min = LZ4HC_LEVEL_MIN,
-	.level_max = LZ4HC_MAX_CLEVEL,
+	.level_min = CODEC_LEVEL_LEAST,
+	.level_max = CODEC_LEVEL_MOST,
 	.level_default = LZ4HC_DEFAULT_CLEVEL,
 	.context_create = lz4hc_context_create,
 	.context_destroy = codec_free,

@@ -50,6 +50,8 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 
 const struct zm_codec_ops zm_codec_lzo = {
 	.name = "lzo",
+	.level_min = CODEC_LEVEL_LEAST,
+	.level_max = CODEC_LEVEL_MOST,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzo_compress,
@@ -58,6 +60,8 @@ const struct zm_codec_ops zm_codec_lzo = {
 
 const struct zm_codec_ops zm_codec_lzorle = {
 	.name = "lzo-rle",
+	.level_min = CODEC_LEVEL_LEAST,
+	.level_max = CODEC_LEVEL_MOST,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzorle_compress,

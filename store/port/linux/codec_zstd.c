@@ -14,8 +14,6 @@
 
 #include "codec_linux.h"
 
-#define ZSTD_LEVEL_MIN		(-131072)	/* zstd_min_clevel() */
-#define ZSTD_LEVEL_MAX		22		/* zstd_max_clevel() */
 #define ZSTD_LEVEL_DEFAULT	3		/* zstd_default_clevel() */
 
 struct zstd_context {
@@ -100,8 +98,8 @@ static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
 
 const struct zm_codec_ops zm_codec_zstd = {
 	.name = "zstd",
-	.level_min = ZSTD_LEVEL_MIN,
-	.level_max = ZSTD_LEVEL_MAX,
+	.level_min = CODEC_LEVEL_LEAST,
+	.level_max = CODEC_LEVEL_MOST,
 	.level_default = ZSTD_LEVEL_DEFAULT,
 	.context_create = zstd_context_create,
 	.context_destroy = zstd_context_destroy,

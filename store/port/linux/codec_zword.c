@@ -2,7 +2,19 @@
 /* The codec zword, with this port's memory. */
 #include "codec_linux.h"
 
+#include "../../crypto/selftest.h"
 #include "../../zword/linux_tables.h"
+
+static int zword_tables_try(const struct zword_tables *tables)
+{
+	void *memory = kvmalloc(zword_selftest_size(), GFP_KERNEL);
+	int err = memory ? zword_selftest(tables, memory) : -ENOMEM;
+
+	kvfree(memory);
+	if (err)
+		pr_err("zmeld: zword's self-test failed: error %d\n", err);
+	return err;
+}
 
 #ifdef ZWORD_TABLES
 #include <linux/module.h>

@@ -7,6 +7,7 @@
 #include <linux/bug.h>
 #include <linux/cache.h>
 #include <linux/cpumask.h>
+#include <linux/freezer.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/printk.h>
@@ -208,7 +209,7 @@ void zm_port_yield(void)
 
 bool zm_port_interrupted(void)
 {
-	return signal_pending(current);
+	return fatal_signal_pending(current) || freezing(current);
 }
 
 /* Time asleep counts: pages of a laptop that was shut are idle. */

@@ -5,9 +5,9 @@
  * A store's own set has one stream for each processor that is online, made and
  * given back as processors come and go: a stream weighs from 30 KiB to half a
  * megabyte, and machines that could have hundreds of processors are common. A
- * borrower takes the stream of the processor it runs on and may move to another
- * meanwhile: the stream's mutex is what keeps others off, so a borrower may
- * sleep, and a stream is never waited for by one who could not.
+ * borrower takes the stream of the processor it runs on, or another that is free,
+ * and may move meanwhile: the stream's mutex is what keeps others off, so a borrower
+ * may sleep, and a stream is never waited for by one who could not.
  *
  * A set of a given number of streams, as passes make for themselves, knows
  * nothing of processors.
@@ -239,20 +239,46 @@ void zm_port_streams_destroy(struct zm_streams *streams,
 	kfree(streams);
 }
 
+static struct seat *seat_of(struct zm_streams *streams, unsigned int cpu)
+{
+	return streams->processors ? per_cpu_ptr(streams->processors, cpu) :
+				     &streams->seats[cpu % streams->count];
+}
+
+/* A seat that nobody has, the own one first, or NULL. */
+static struct seat *seat_free(struct zm_streams *streams, unsigned int own)
+{
+	struct seat *seat;
+	unsigned int cpu;
+
+	for_each_cpu_wrap(cpu, cpu_online_mask, own) {
+		seat = seat_of(streams, cpu);
+		if (!mutex_trylock(&seat->lock))
+			continue;
+		if (likely(seat->ready))
+			return seat;
+		mutex_unlock(&seat->lock);
+	}
+	return NULL;
+}
+
 /*
- * Between finding the seat and locking it the processor may have gone, and its
- * stream with it: then there is one where the borrower runs now.
+ * Whoever has a seat may be kept from running, as a group is that had its share of
+ * time: so nobody waits for one while another is free. Between finding a seat and
+ * locking it the processor may have gone, and its stream with it: then there is one
+ * where the borrower runs now.
  */
 struct zm_stream *zm_port_stream_get(struct zm_streams *streams)
 {
 	struct seat *seat;
+	unsigned int own;
 
 	for (;;) {
-		if (streams->processors)
-			seat = raw_cpu_ptr(streams->processors);
-		else
-			seat = &streams->seats[raw_smp_processor_id() %
-					       streams->count];
+		own = raw_smp_processor_id();
+		seat = seat_free(streams, own);
+		if (seat)
+			return &seat->stream;
+		seat = seat_of(streams, own);
 		mutex_lock(&seat->lock);
 		if (likely(seat->ready))
 			return &seat->stream;

@@ -14,4 +14,11 @@ static void zword_tables_free(struct zword_tables *tables)
 	free(tables);
 }
 
+/* Here the tests try them. */
+static int zword_tables_try(const struct zword_tables *tables)
+{
+	(void)tables;
+	return 0;
+}
+
 #include "../../zword/codec.h"

@@ -53,8 +53,8 @@ struct chunk {
 
 struct zm_pool {
 	struct zm_geometry geometry;
-	u64 pages_used;
-	u64 bytes_compacted;
+	zm_shared64 pages_used;
+	zm_shared64 bytes_compacted;
 	pthread_mutex_t lock;
 	struct chunk *chunks;	/* the newest one first */
 	size_t left;		/* bytes of it that are not cut yet */

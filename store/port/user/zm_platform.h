@@ -74,8 +74,16 @@ static inline u32 zm_load32(const u32 *word)
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+/* Across two cache lines it is no one word where words have 32 bits. */
+static inline void zm_assert_aligned(const u64 *word)
+{
+	if (sizeof(void *) < sizeof(u64) && (uintptr_t)word % sizeof(u64))
+		__builtin_trap();
+}
+
 static inline u64 zm_load64(const u64 *word)
 {
+	zm_assert_aligned(word);
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
@@ -86,11 +94,13 @@ static inline void zm_set32(u32 *word, u32 value)
 
 static inline void zm_set64(u64 *word, u64 value)
 {
+	zm_assert_aligned(word);
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 static inline u64 zm_add64(u64 *word, u64 value)
 {
+	zm_assert_aligned(word);
 	return __atomic_add_fetch(word, value, __ATOMIC_RELAXED);
 }
 
