@@ -102,7 +102,7 @@ impl ColdReport {
 ///
 /// ```no_run
 /// # use std::{sync::atomic::AtomicBool, time::Duration};
-/// # use crate::memory::{ColdTracker, Error, LiveMemory, LiveOptions, Selection};
+/// # use zmeld_scan::memory::{ColdTracker, Error, LiveMemory, LiveOptions, Selection};
 /// # fn main() -> Result<(), Error> {
 /// let live = LiveMemory::open(LiveOptions::new(Selection::All))?;
 /// let tracker = ColdTracker::start(&live)?;
