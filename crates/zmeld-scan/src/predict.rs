@@ -223,4 +223,24 @@ mod tests {
         assert_eq!(unknown.half_width(5), 5.0 * 2048.0);
         assert_eq!(unknown.half_width(0), 0.0);
     }
+
+    /// What errs alike errs twice as much together; what errs apart, by the root of two.
+    #[test]
+    fn samples_of_the_same_contents_err_together() {
+        let geometry = geometry();
+        let (mut tally, mut overlap) = (CompressionSums::new(&geometry), Overlap::default());
+        for i in 0..10_000 {
+            tally.add(&geometry, 500 + i % 2000, 1.0);
+            overlap.add(500 + i % 2000, 1.0, 1.0);
+        }
+        let alone = tally.half_width(1_000_000);
+        for (overlap, times) in [(overlap, 2.0), (Overlap::default(), 2.0_f64.sqrt())] {
+            let sample = (&tally, 1_000_000);
+            let found = half_width(sample, sample, &overlap);
+            assert!(
+                (found / alone / times - 1.0).abs() < 0.001,
+                "{found} {alone}"
+            );
+        }
+    }
 }

@@ -119,3 +119,25 @@ pub(crate) fn programs(
     told.sort_by_key(|it| Reverse((it.saved_bytes(), it.bytes, it.program.clone())));
     told
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+
+    #[test]
+    fn a_program_saves_all_but_what_it_takes() {
+        for (compressed_bytes, saved, ratio) in [
+            (Some(4 << 20), Some(8 << 20), Some(3.0)),
+            (Some(12 << 20), Some(0), Some(1.0)),
+            (Some(0), Some(12 << 20), None),
+            (None, None, None),
+        ] {
+            let program = Program {
+                bytes: 12 << 20,
+                compressed_bytes,
+                ..Program::default()
+            };
+            assert_eq!((program.saved_bytes(), program.ratio()), (saved, ratio));
+        }
+    }
+}

@@ -416,6 +416,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_in_other_letters_is_no_container() {
+        let digits = "0123456789abcdef".repeat(4);
+        let id = container(&format!("docker-{digits}.scope"), &[])
+            .unwrap()
+            .id;
+        assert!(id.contains(&digits), "{id}");
+        assert!(container(&format!("\u{e9}{}", &digits[1..]), &[]).is_none());
+    }
+
+    #[test]
+    fn sessions_and_virtual_machines_of_users_are_a_users() {
+        for (kind, id, expected) in [
+            (
+                OwnerKind::Service,
+                "/user.slice/user-1000.slice/app.service",
+                true,
+            ),
+            (OwnerKind::Service, "/system.slice/ssh.service", false),
+            (OwnerKind::Vm, "vm:web@1000", true),
+            (OwnerKind::Vm, "vm:web", false),
+            (
+                OwnerKind::Service,
+                "/system.slice/getty@tty1.service",
+                false,
+            ),
+        ] {
+            assert_eq!(Owner::new(kind, id, "").is_a_users(), expected, "{id}");
+        }
+    }
+
+    #[test]
     fn pods_are_named_by_what_their_runtime_wrote_down() {
         let containerd = r#"{"annotations": {"io.kubernetes.cri.sandbox-namespace": "shop",
             "io.kubernetes.cri.sandbox-name": "web-6d4f-x2x9z",

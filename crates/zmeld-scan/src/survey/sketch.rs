@@ -237,6 +237,18 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_stays_within_what_there_is() {
+        let found = Estimate {
+            value: 90.0,
+            low: -5.0,
+            high: 130.0,
+        };
+        let within = |value, low, high| Estimate { value, low, high };
+        assert_eq!(found.at_most(100.0), within(90.0, 0.0, 100.0));
+        assert_eq!(found.at_most(80.0), within(80.0, 0.0, 80.0));
+    }
+
+    #[test]
     fn a_small_owner_is_known_exactly() {
         let all = sketch(1, 64, (0..64).chain(0..10));
         assert_eq!((all.theta, all.rows.len()), (ALL, 64));
