@@ -111,7 +111,7 @@ pub(crate) fn check_machine(
         return Ok(());
     }
     let moved = may_move(host, swapped_bytes)?.min(in_ram_bytes);
-    // Where there is not room for all, those that compress least are there.
+    // If not all fit, those that compress least are counted there.
     leaving.sort_by(|(a, of_a), (b, of_b)| product(*b, *of_a).cmp(&product(*a, *of_b)));
     let (mut share, mut left) = (0u64, moved);
     for (packed_bytes, used_bytes) in leaving.into_iter().filter(|it| it.1 > 0) {
@@ -206,7 +206,7 @@ fn descend(walk: &mut Walk<'_>) -> Result<bool, HostError> {
 
 /// Largest RAM use of an area's pages in another compressed area.
 fn packed(host: &Host, area: &SwapArea, pool: MmStat) -> Result<u64, Error> {
-    // What a zmeld device has melded is not in another.
+    // Melded pages are not melded in another device.
     let Some(name) = area.device().filter(|name| name.starts_with("zram")) else {
         return Ok(area.used_bytes);
     };
@@ -434,7 +434,7 @@ impl RoomCheck<'_> {
     fn leave(&mut self, above: &mut Vec<Above>, depth: usize) {
         while above.len() > depth {
             let Some(it) = above.pop() else { return };
-            // What groups below have moved elsewhere makes room here too.
+            // Pages that groups below moved elsewhere make room here too.
             let needed_below = it.elsewhere.saturating_sub(self.elsewhere_bytes);
             self.elsewhere_bytes = it.elsewhere.saturating_sub(it.needed.max(needed_below));
         }
@@ -454,8 +454,8 @@ impl RoomCheck<'_> {
         let Some(limit) = limit else {
             return Ok(0);
         };
-        // What comes back from the areas leaves room in the group's share of swap, once
-        // it has no more there than it may.
+        // Pages that come back leave room in the group's share of swap, once it has no more there
+        // than it may.
         let may_swap = usage.swap_room.map_or(0, |room| {
             u64::try_from(room.saturating_add(coming.into()).max(0)).unwrap_or(u64::MAX)
         });

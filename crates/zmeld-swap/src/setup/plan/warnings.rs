@@ -233,7 +233,7 @@ impl Planner<'_> {
         self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
     }
 
-    /// What status would find.
+    /// Warns of a finding.
     fn found(&mut self, id: FindingId, key: &str, found: Option<Finding>) {
         if let Some(it) = found {
             self.warn(id, key, format!("{} ({}); {}", it.what, it.why, it.remedy));

@@ -1,8 +1,8 @@
 //! A swap area that somebody else set up, switched off as long as zmeld's own takes
 //! its place.
 //!
-//! What it stands on stays as it is, with all its settings: a zram device whose area
-//! is off holds no pages, only its table. So taking it back is one `swapon`.
+//! Its device stays as it is, with all its settings: a zram device whose area is off holds no
+//! pages, only its table. So taking it back is one `swapon`.
 //!
 //! Whoever set it up may take it down meanwhile: without a swap header nothing can
 //! be switched on, which must not keep zmeld's own areas on.

@@ -1,5 +1,5 @@
-//! What was asked for and is not so: the kernel, another tool or a missing module
-//! silently decided otherwise.
+//! Settings that are not in effect: the kernel, another tool or a missing module silently decided
+//! otherwise.
 
 use super::{Finding, Remedy, View};
 use crate::observe::applied::AppliedTier;
