@@ -25,8 +25,8 @@
 //! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` kills nothing and is not looked at |
 //! | 1 | `memory.usage_in_bytes` | `total_swap` | `memory.limit_in_bytes`; memory and swap together (`memory.memsw`) stay the same, but a page is charged before its swap is let go of |
 //!
-//! Where the kernel does not count a group's swap, its programs' `VmSwap` does, and
-//! where it counts less than that, pages of a group that was removed come back to
+//! If the kernel does not count a group's swap, its programs' `VmSwap` does, and
+//! if it counts less than that, pages of a group that was removed come back to
 //! this one.
 //!
 //! A machine may have thousands of groups: of one without swap only that is read.
