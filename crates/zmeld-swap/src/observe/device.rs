@@ -88,7 +88,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Reads `io_stat`. What is in `debug_stat` stays 0.
+    /// Reads `io_stat`. Fields of `debug_stat` stay 0.
     pub fn parse(text: &str) -> Option<Io> {
         let columns = numbers(text)?;
         Some(Io {

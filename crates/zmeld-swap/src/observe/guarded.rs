@@ -1,4 +1,4 @@
-//! The guard's note, which `zmeld-guard` keeps.
+//! The note that `zmeld-guard` keeps.
 
 use zmeld_guard::note::{EVERY_S, FILE, SCHEMA};
 pub use zmeld_guard::Guarded;

@@ -209,14 +209,14 @@ impl Observation {
     }
 }
 
-/// Whether a file is for others than root. What cannot be looked at is not.
+/// Whether a file is for others than root. An unreadable one is not.
 fn is_others(host: &Host, path: &Path) -> bool {
     let meta = host.tree().metadata(path);
     meta.is_ok_and(|meta| meta.mode() & 0o077 != 0 || meta.uid() != 0)
 }
 
-/// Whether a swap area, or a place for one, is on a drive that spins. What cannot be
-/// read is on none.
+/// Whether a swap area, or a place for one, is on a drive that spins. An unreadable one
+/// is on none.
 pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
     below(host, path, is_file).is_spinning()
 }

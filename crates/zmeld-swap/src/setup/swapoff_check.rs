@@ -507,8 +507,8 @@ impl RoomCheck<'_> {
         Ok(uid.filter(|uid| *uid != 0 && *uid != owner(self.host)))
     }
 
-    /// Whether nothing in a group is limited any more by what its user set; where that cannot be,
-    /// swapoff says what comes of it.
+    /// Lifts the limits that a group's user set. Returns false if that fails: swapoff says what
+    /// comes of it.
     fn lift(&self, group: &OpenGroup) -> bool {
         let version = self.hierarchy.version;
         let write = |file, value| group.write(file, value).is_ok();

@@ -206,7 +206,7 @@ pub fn tiers(states: &[TierState]) -> Table {
 const NAME_WIDTH: usize = 16;
 
 /// The table of tiers for readers: a column a tier, so that five of them fit into
-/// 80 columns. What no tier has is left out.
+/// 80 columns. Rows that no tier has are left out.
 fn side_by_side(states: &[TierState]) -> Table {
     let mut table = Table::new("").column(Column::text("tier"));
     for tier in states {

@@ -156,7 +156,7 @@ fn device(zram: &Section, by_default: &SourceLine, into: &mut Imported) -> Secti
 }
 
 /// A size as zram-generator's arithmetic has it, and the line that says it: a fixed one,
-/// or a multiple of RAM up to a limit, which an empty value takes away. What is negative is a
+/// or a multiple of RAM up to a limit, which an empty value takes away. A negative one is a
 /// number to its scripts, too, of which nothing comes.
 fn size(section: &Section, by_default: &SourceLine, into: &mut Imported) -> (String, SourceLine) {
     if let Some((value, line)) = get(section, "FixedSizeMiB").filter(|(value, _)| !value.is_empty())

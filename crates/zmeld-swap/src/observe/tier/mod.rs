@@ -52,7 +52,7 @@ impl ObservedKind {
     }
 }
 
-/// A row of the table. What a tier cannot know is absent.
+/// A row of the table. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TierState {
     /// The device's name, the swap file's path, or `zswap`.

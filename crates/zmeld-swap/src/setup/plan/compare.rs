@@ -4,13 +4,13 @@
 //! Values are compared one by one, and so is what the kernel changes while a RAM device is
 //! in use: it is changed there, and no page leaves it. Of the other steps of a part, those
 //! that are recorded, are the same as planned and still hold are kept, up to the first that
-//! is not. What is recorded after it goes, the last first, and what is planned from there on
-//! is applied. A device is made anew where another of its attributes is missing or wrong,
-//! since those can be written only once and go with the device.
+//! is not. Records after it go, the last first, and the steps planned from there on are
+//! applied. A device is made anew where another of its attributes is missing or wrong, since
+//! those can be written only once and go with the device.
 //!
 //! A zram device that is made anew has a name of its own in the records until the new one is
-//! swapped to ([`PlanPart::replaced`]), and goes then. What is left of it goes first
-//! the next time, as `NAME.left`.
+//! swapped to ([`PlanPart::replaced`]), and goes then. Its remains go first the next time,
+//! as `NAME.left`.
 
 use std::path::PathBuf;
 

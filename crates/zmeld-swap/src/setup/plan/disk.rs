@@ -323,8 +323,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses a drive that carries anything but what it is to become. Who may not
-    /// look at it can plan all the same: it is looked at again before it is written to.
+    /// Refuses a drive that carries anything but what it is to become. An unprivileged
+    /// user can plan all the same: it is looked at again before it is written to.
     pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
         let found = match self.carried(path) {
             Err(err) if err.is_denied() => Vec::new(),

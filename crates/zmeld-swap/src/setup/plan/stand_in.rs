@@ -3,7 +3,7 @@
 //! off than one that does not swap.
 //!
 //! The tier keeps its size, limit, priority, discards, writeback, and its codecs, as far as
-//! zram has them. What only zmeld has, or only some kernels' zram, is left out: melding,
+//! zram has them. Features of zmeld alone, or of some kernels' zram, are left out: melding,
 //! zword, recompression.
 
 use serde::Serialize;

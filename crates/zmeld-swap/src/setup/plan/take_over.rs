@@ -29,8 +29,8 @@ fn discard_of(found: &Imported) -> Discard {
 
 impl Planner<'_> {
     /// The steps that switch the other areas off, after zmeld's own are on: what
-    /// comes back from them has somewhere to go. What was taken over before stays
-    /// so without being asked for again.
+    /// comes back from them has somewhere to go. Areas taken over before stay so
+    /// without being asked for again.
     pub(super) fn take_over(&mut self) -> Result<(), Error> {
         let others = self.others_in_ram();
         let recorded = self

@@ -303,7 +303,7 @@ impl Planner<'_> {
         self.warn(FindingId::Oversized, &key, what);
     }
 
-    /// Whether the image can be kept once this is set up.
+    /// Warns of an image that cannot be kept with this setup.
     fn hibernation(&mut self) {
         let machine = self.machine;
         let Some(sign) = &machine.hibernation else {

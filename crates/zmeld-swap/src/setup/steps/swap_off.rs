@@ -21,7 +21,7 @@ use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
-/// Switch off somebody else's swap area. What was there before is its priority.
+/// Switch off somebody else's swap area. The earlier state is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwapOff {
     /// Which.

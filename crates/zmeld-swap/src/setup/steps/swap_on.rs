@@ -450,8 +450,8 @@ fn run_swapoff(
     (result, met)
 }
 
-/// The command with that option. What discards a whole area takes as long as its
-/// drive needs for that.
+/// The command with that option. Discarding a whole area takes as long as its drive
+/// needs for that.
 pub(super) fn discarding(swapon: Invocation, discard: Discard) -> Invocation {
     match discard {
         Discard::None => swapon,

@@ -51,8 +51,8 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     }
 }
 
-/// A device that another tool set up beside zmeld's own. What the plan refuses is on
-/// where the other came later, or an earlier zmeld let it pass.
+/// A device that another tool set up beside zmeld's own. The plan refuses it, but it is
+/// on where the other came later, or an earlier zmeld let it pass.
 pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;

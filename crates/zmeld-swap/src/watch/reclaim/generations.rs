@@ -92,7 +92,7 @@ pub(super) fn enabled(host: &Host) -> Option<u64> {
     u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
-/// Whether the kernel refuses what it is told for good.
+/// Returns true if the kernel's refusal is lasting.
 pub(super) fn is_lasting(err: &HostError) -> bool {
     err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT])
 }
@@ -163,7 +163,7 @@ impl LruGenSnapshot {
         self.groups.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether that place is not among those that were told.
+    /// Returns true if that path was cut off the reading.
     pub fn cuts_off(&self, path: &Path) -> bool {
         self.is_cut && self.of(path).is_empty()
     }

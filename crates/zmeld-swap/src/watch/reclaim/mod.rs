@@ -562,7 +562,7 @@ impl Reclaimer {
         Err(Error::CannotReclaim(why))
     }
 
-    /// Whether nothing may be reclaimed anywhere, and why.
+    /// Notes why nothing may be reclaimed anywhere.
     fn hold(&mut self, busy: Option<String>, round: &mut Round) {
         let host = round.host;
         let full = match self.is_swap_full {

@@ -78,8 +78,8 @@ impl Pace {
         self.step
     }
 
-    /// The learnt step, the next rest, and the rest of this one; none where nothing ever cost too
-    /// much.
+    /// The learnt step, the next rest, and the time left of this one; none where nothing ever cost
+    /// too much.
     pub fn learnt(&self, now: Instant) -> Option<(f64, Duration, Duration)> {
         let left = self
             .resting_until
