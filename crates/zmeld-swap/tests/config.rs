@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use script::{Outcome, Script};
 use zmeld_config::*;
 
-/// What is said of a text called `z.toml`: its errors, else its warnings.
+/// Messages on a text called `z.toml`: its errors, else its warnings.
 fn said(text: &str) -> Vec<String> {
     let lines = match Config::from_text(Path::new("z.toml"), text) {
         Err(err) => err.problems.iter().map(Finding::to_string).collect(),

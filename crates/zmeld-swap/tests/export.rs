@@ -1,5 +1,5 @@
-//! What is exported: the texts of a few configurations, and of one with every key, are in
-//! `tests/export`; `ZMELD_BLESS=1` writes them anew. Nix reads them with its own programs.
+//! Exports: the texts of a few configurations, and of one with every key, are in `tests/export`;
+//! `ZMELD_BLESS=1` writes them anew. Nix reads them with its own programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

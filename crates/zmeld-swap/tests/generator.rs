@@ -82,7 +82,7 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
     files
 }
 
-/// What a unit has beside what one of its kind has.
+/// Differences of a unit from its kind.
 fn differences(name: &str, text: &str) -> Vec<String> {
     let packaged = PACKAGED.iter().find(|(packaged, _)| *packaged == name);
     let usual = match (packaged, name.strip_prefix("zmeld-tier-")) {
@@ -230,7 +230,7 @@ fn systemd_tells_a_cycle() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // What the generator would write if it knew nothing of the mount.
+    // The generator's output if it knew nothing of the mount.
     let unit = "[Unit]\nDefaultDependencies=no\nRequiresMountsFor=/ram/key\nBefore=swap.target\n\
                 [Service]\nType=oneshot\nExecStart=/bin/true\n";
     fs::write(folder.path().join("late.service"), unit).unwrap();
@@ -242,8 +242,8 @@ fn systemd_tells_a_cycle() {
     assert!(has_cycle(&[folder.path()], "swap.target"));
 }
 
-/// What systemd prints of these units in that folder, with which it has to be content; none,
-/// and a word about it, where it is not installed.
+/// Output of systemd on these units, with which it has to be content; none, and a word about it,
+/// where it is not installed.
 fn analyze(words: &[&str], folder: &Path, units: &[PathBuf]) -> Option<String> {
     let mut command = Command::new("systemd-analyze");
     command

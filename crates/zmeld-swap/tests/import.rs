@@ -1,6 +1,5 @@
-//! What other tools' files become: each folder of `tests/import` has a machine's
-//! files in `root` and the configuration that comes out of them, on a machine
-//! with 8 GiB, in `zmeld.toml`.
+//! Imports of other tools' files: each folder of `tests/import` has a machine's files in `root` and
+//! the configuration that comes out of them, on a machine with 8 GiB, in `zmeld.toml`.
 //!
 //! `ZMELD_BLESS=1 cargo test -p zmeld-swap --test import` writes them anew.
 
@@ -59,8 +58,8 @@ fn a_machine_without_swap_gives_nothing() {
     assert_eq!(imported.config, Config::default());
 }
 
-/// Where it begins, what its header is: a volume that is opened without such an option is
-/// another, and may be written over.
+/// A volume that is opened without an option on its offset or header is another, and may be written
+/// over.
 #[test]
 fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
     let (root, host) = Host::planted(&[]);

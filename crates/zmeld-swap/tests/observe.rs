@@ -135,7 +135,7 @@ fn every_rule_is_known_by_one_name() {
     }
 }
 
-/// What no kernel writes, anywhere.
+/// Texts that no kernel writes.
 fn hostile() -> Vec<Vec<u8>> {
     let max = u64::MAX;
     let columns = format!("{max} {max} {max} {max} {max} {max} {max} {max} {max}\n");

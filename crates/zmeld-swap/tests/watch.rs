@@ -256,7 +256,7 @@ struct Machine {
     host: Host,
     watcher: Watcher,
     begin: Instant,
-    /// What groups had when it was looked at last, and how many pages had been asked for.
+    /// Memory of groups at the last look, and pages asked for by then.
     had: BTreeMap<String, u64>,
 }
 
@@ -331,7 +331,7 @@ impl Machine {
         self.put(&format!("sys/fs/cgroup/{group}/{name}"), text);
     }
 
-    /// What it cost so far: time waited, and pages that came back.
+    /// Sets its cost: time waited, and pages that came back.
     fn cost(&self, group: &str, stalled_us: &str, refaults: &str) {
         let line = format!("avg10=0.00 avg60=0.00 avg300=0.00 total={stalled_us}");
         self.file(
@@ -363,7 +363,7 @@ impl Machine {
         text.trim().parse().unwrap()
     }
 
-    /// What is said, each so many seconds from one second up to another.
+    /// Messages of rounds, each so many seconds from one to another.
     fn between(&mut self, from: u64, to: u64, each: usize) -> Vec<String> {
         let mut said = Vec::new();
         for second in (from..=to).step_by(each) {

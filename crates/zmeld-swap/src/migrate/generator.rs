@@ -54,7 +54,7 @@ impl fmt::Display for GeneratorOutcome {
 /// Writes units for the configuration below `normal`, the first of the
 /// directories that systemd names.
 ///
-/// What is wrong is written to the kernel's log as well as told.
+/// Errors are written to the kernel's log as well as told.
 pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcome {
     if let Some(skip_reason) = environment.skip_reason() {
         return GeneratorOutcome::None(skip_reason);
@@ -137,7 +137,7 @@ impl BootEnvironment {
             .virtualization
             .as_deref()
             .is_some_and(|kind| kind.starts_with("container:"));
-        // What systemd itself, then podman and docker leave behind.
+        // Marks of systemd itself, then of podman and docker.
         let marks = ["run/systemd/container", "run/.containerenv", ".dockerenv"];
         if container || marks.iter().any(|mark| self.root.join(mark).exists()) {
             return Some("nothing to do in a container: swap is its host's");
@@ -159,7 +159,7 @@ impl BootEnvironment {
             "<3>zmeld-generator: {}\n",
             why.replace(char::is_control, "?")
         );
-        // Where there is no such log, standard error has it all the same.
+        // Without such a log, standard error has it all the same.
         let _ = OpenOptions::new()
             .append(true)
             .open(self.root.join("dev/kmsg"))
@@ -176,7 +176,7 @@ fn is_switched_off(command_line: &str) -> bool {
 pub(crate) fn is_off(command_line: &str, name: &str) -> bool {
     let last = command_line
         .split_whitespace()
-        // What follows is for init, not for us.
+        // The rest is for init, not for us.
         .take_while(|word| *word != "--")
         .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
         .last();

@@ -4,15 +4,15 @@ use serde::Serialize;
 
 use super::Observation;
 
-/// Where RAM is, in bytes. The next three add up to `total_bytes`.
+/// Use of RAM, in bytes. The next three add up to `total_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Accounting {
     /// RAM that the kernel manages (`MemTotal`).
     pub total_bytes: u64,
-    /// What could be had without swapping (`MemAvailable`).
+    /// RAM available without swapping (`MemAvailable`).
     pub available_bytes: u64,
-    /// What compressed pages take: the pools of zram, zmeld and zswap, and the devices'
-    /// tables. Monitors that know no compression show it as used by programs.
+    /// RAM of compressed pages: the pools of zram, zmeld and zswap, and the devices' tables.
+    /// Monitors that know no compression show it as used by programs.
     pub compression_bytes: u64,
     /// The rest: programs, and what the kernel cannot give back.
     pub programs_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Accounting {
 }
 
 impl Observation {
-    /// Where RAM is. Devices count whether they are swap or not.
+    /// Use of RAM. Devices count whether they are swap or not.
     pub fn accounting(&self) -> Accounting {
         let zswap = self.zswap.as_ref();
         let zswap = zswap.map_or((0, 0), |it| (it.memory_used_bytes, it.stored_bytes));

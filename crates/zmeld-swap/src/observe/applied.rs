@@ -1,11 +1,11 @@
-//! What `zmeld up` set up, by the names that the kernel uses.
+//! Tiers set up by `zmeld up`, by the kernel's names.
 
 use zmeld_config::{Config, Kind};
 
-/// What was set up since the machine booted.
+/// The setup since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
-    /// What was asked for.
+    /// Its configuration.
     pub config: Config,
     /// Whether the last run came to its end.
     pub complete: bool,
@@ -24,7 +24,7 @@ pub struct AppliedTier {
     /// Its swap area, as `/proc/swaps` names it; none for zswap, and where it was
     /// not switched on.
     pub area: Option<String>,
-    /// What has become of its area where it is not swapped to any more.
+    /// Reason why its area is not swapped to any more.
     pub lost: Option<String>,
 }
 

@@ -9,13 +9,13 @@ use zmeld_linux::Host;
 
 /// The module that reclaims by itself; in the kernel or not, it has its folder.
 const MODULE: &str = "/sys/module/damon_reclaim/parameters/enabled";
-/// What else DAMON was told to do.
+/// The folder of DAMON's threads.
 const THREADS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Somebody who reclaims ahead of time by DAMON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct DamonReclaim {
-    /// What it is called: `damon_reclaim`, `kdamond 0`.
+    /// Its name: `damon_reclaim`, `kdamond 0`.
     pub name: String,
     /// The file or folder that says so.
     pub path: PathBuf,
@@ -48,7 +48,7 @@ impl DamonReclaim {
         found
     }
 
-    /// What it does beside `[watch.reclaim]`, and how it ends.
+    /// The finding on its use beside `[watch.reclaim]`.
     pub fn beside_reclaim(&self) -> Finding {
         let path = self.path.display();
         let way_out = match self.path == Path::new(MODULE) {

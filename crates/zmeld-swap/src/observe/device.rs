@@ -41,12 +41,12 @@ pub struct Device {
     /// Whether writeback is limited, and to how many bytes from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writeback_limit_bytes: Option<u64>,
-    /// What it holds (`mm_stat`).
+    /// Stored data (`mm_stat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<MmStat>,
-    /// What went wrong since it was set up (`io_stat`, `debug_stat`).
+    /// Errors since it was set up (`io_stat`, `debug_stat`).
     pub io: Io,
-    /// What is on the backing device (`bd_stat`).
+    /// Data on the backing device (`bd_stat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backed: Option<Backed>,
     /// Melding; zmeld devices only.
@@ -88,7 +88,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// Reads `io_stat`. What is in `debug_stat` stays 0.
+    /// Reads `io_stat`. Fields of `debug_stat` stay 0.
     pub fn parse(text: &str) -> Option<Io> {
         let columns = numbers(text)?;
         Some(Io {
@@ -100,8 +100,8 @@ impl Io {
     }
 }
 
-/// What a zmeld device says of its melding: `meld_mode`, `verify`, `check_writes`, and
-/// the lines of `meld_stat`, by name.
+/// Melding of a zmeld device: `meld_mode`, `verify`, `check_writes`, and the lines of `meld_stat`,
+/// by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Melding {
     /// `off`, `manual`, `auto` or `inline`.
@@ -121,7 +121,7 @@ pub const MISMATCHES: &str = "mismatches";
 pub const ENCODE_ERRORS: &str = "encode_errors";
 
 impl Melding {
-    /// What a device says of its melding now.
+    /// Reads a device's melding.
     ///
     /// # Errors
     /// When an attribute may not be read, or is not understood.
@@ -202,7 +202,7 @@ impl Device {
             .saturating_sub(self.backed.unwrap_or_default().held_bytes)
     }
 
-    /// What the table of slots takes beside `memory_used_bytes`.
+    /// Size of the table of slots, beside `memory_used_bytes`.
     pub fn metadata_bytes(&self, page_size: u64) -> u64 {
         match self.initialised {
             true => table_bytes(self.size_bytes, page_size),

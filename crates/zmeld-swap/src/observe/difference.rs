@@ -11,15 +11,15 @@ use super::{Device, Observation, Swap};
 pub struct Difference {
     /// The tier's name.
     pub tier: String,
-    /// What the first number is.
+    /// Name of the first number.
     pub from: &'static str,
     /// The first number.
     pub from_bytes: u64,
-    /// What the second number is.
+    /// Name of the second number.
     pub to: &'static str,
     /// The second number.
     pub to_bytes: u64,
-    /// What explains it, with numbers; one sentence each.
+    /// Reasons for it, with numbers; one sentence each.
     pub reasons: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ fn in_zswap(bytes: u64) -> String {
     format!("zswap holds {bytes} of pages; each has a slot in swap that is not written")
 }
 
-/// What so many bytes are, where they are some.
+/// A number of bytes in words; none for 0.
 fn some(bytes: u64, what: &str) -> Option<String> {
     (bytes > 0).then(|| format!("{} {what}", units::bytes(bytes)))
 }

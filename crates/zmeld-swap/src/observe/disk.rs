@@ -1,5 +1,5 @@
-//! What lies under a swap area: a compressed device, a partition, an encrypted
-//! mapping, a file on a file system.
+//! Layers under a swap area: a compressed device, a partition, an encrypted mapping, a file on a
+//! file system.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::reader::Reader;
 pub struct Layer {
     /// The kernel's name, `dm-0`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: LayerKind,
     /// Whether the kernel takes it for a spinning disk.
     pub rotational: bool,
@@ -26,7 +26,7 @@ pub struct Layer {
     pub discards: bool,
 }
 
-/// What a block device is.
+/// Kind of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
@@ -64,10 +64,10 @@ impl LayerKind {
     }
 }
 
-/// What disks of virtual machines have in their vendor or model.
+/// Words in the vendor or model of virtual machines' disks.
 const HYPERVISORS: [&str; 5] = ["QEMU", "VBOX", "VMware", "Msft", "Virtual"];
 
-/// What a swap area stands on.
+/// Layers under a swap area.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct BlockStack {
     /// From the swap area's own device down.
@@ -139,8 +139,7 @@ impl BlockStack {
 /// No sane stack is deeper; one that goes in circles ends here.
 const LAYERS_MAX: usize = 16;
 
-/// Where a block device is described: its own folder, and its drive's for what only
-/// the drive has.
+/// Folders of a block device: its own, and its drive's for what only the drive has.
 struct DeviceFolders {
     folder: String,
     drive: String,

@@ -1,12 +1,12 @@
-//! What a machine has that a way out can name: how services are started, and which files its
-//! control groups have.
+//! Facts of a machine for a way out: how services are started, and which files its control groups
+//! have.
 
 use std::path::PathBuf;
 
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::Host;
 
-/// What starts services.
+/// The service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Services {
     /// systemd.
@@ -17,14 +17,14 @@ pub enum Services {
     Unknown,
 }
 
-/// What a way out can name.
+/// Facts for a way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What starts services.
+    /// The service manager.
     pub services: Services,
     /// zmeld's units that are installed or exported; its generator makes others.
     pub units: Vec<String>,
-    /// Where the memory controller's groups are, and whose files they have.
+    /// Version and folder of the memory controller's groups.
     pub groups: Option<(Version, PathBuf)>,
     /// `swapon` is BusyBox's, which knows neither priorities nor, often, discards.
     pub is_swapon_busybox: bool,
@@ -68,7 +68,7 @@ impl Facts {
         Some(top.join(group.trim_start_matches('/')).join(file))
     }
 
-    /// What lists the groups here.
+    /// Says how to list groups.
     pub fn list_groups(&self) -> String {
         match (self.services, &self.groups) {
             (Services::Systemd, _) => "systemd-cgls lists the groups".to_owned(),

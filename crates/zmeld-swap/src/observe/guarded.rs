@@ -1,4 +1,4 @@
-//! What the guard saw and did, out of the note that `zmeld-guard` keeps.
+//! The note that `zmeld-guard` keeps.
 
 use zmeld_guard::note::{EVERY_S, FILE, SCHEMA};
 pub use zmeld_guard::Guarded;
@@ -7,7 +7,7 @@ use zmeld_linux::groups::Hierarchy;
 use super::note;
 use super::reader::Reader;
 
-/// What a guard that runs has noted.
+/// The note of a running guard.
 pub(super) fn read(reader: &mut Reader) -> Option<Guarded> {
     note::read(reader, FILE, SCHEMA, |_| EVERY_S)
 }

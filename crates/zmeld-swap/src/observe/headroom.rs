@@ -6,7 +6,7 @@ use zmeld_linux::headroom::Sum;
 
 use super::{Observation, TierState};
 
-/// What programs can take, in bytes.
+/// Memory for programs, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Headroom {
     /// All of it.

@@ -1,4 +1,4 @@
-//! What happened lately, out of counters that the kernel keeps since boot.
+//! Recent events, out of counters that the kernel keeps since boot.
 //!
 //! A monitor asks again and again, and must not be told for weeks of a process that
 //! was killed once. So `zmeld status --check` and `zmeld watch` note the counters in
@@ -23,7 +23,7 @@ use zmeld_linux::boot::uptime;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
-/// Where the counters are noted.
+/// The file of the counters.
 pub const FILE: &str = "/run/zmeld/counters.json";
 const SCHEMA: &str = "zmeld.counters/2";
 /// How many processes experiments have had the kernel kill since boot, on purpose.
@@ -31,15 +31,14 @@ const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
 const EXPERIMENT_SCHEMA: &str = "zmeld.experiment-kills/1";
 /// The counter of the same.
 const BY_EXPERIMENTS: &str = "oom_kill by experiments";
-/// What "lately" is, in seconds.
+/// Span of "lately", in seconds.
 pub const WINDOW_S: f64 = 3600.0;
 /// Notes are not closer to each other, in seconds.
 const SPACING_S: f64 = 60.0;
 /// More notes than a window has, for a file that somebody else wrote.
 const NOTES_MAX: usize = 1024;
-/// What the counters of a note may take in the file, in bytes: anybody may make many
-/// groups with long names, and the file must stay one that can be read again. With
-/// a note a minute it is less than 2 MiB.
+/// Most bytes of a note's counters in the file: anybody may make many groups with long names, and
+/// the file must stay one that can be read again. With a note a minute it is less than 2 MiB.
 const NOTE_BYTES_MAX: usize = 24 << 10;
 
 /// Since when something is counted.
@@ -55,10 +54,10 @@ pub enum Since {
     Unknown,
 }
 
-/// What happened lately.
+/// Recent events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Lately {
-    /// What it is counted from.
+    /// The start of the count.
     pub since: Since,
     /// How long ago that is, in seconds; absent where it cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +72,7 @@ pub struct Lately {
     counters: Counters,
     #[serde(skip)]
     before: Counters,
-    /// What is not in `before` is not known, rather than 0.
+    /// A counter not in `before` is unknown, rather than 0.
     #[serde(skip)]
     partial: bool,
 }
@@ -155,8 +154,7 @@ impl Notes {
     }
 }
 
-/// What the counters and the notes come to; no groups where the kernel has none that
-/// limit memory.
+/// Recent events by counters and notes; no groups where the kernel has none that limit memory.
 pub(super) fn read(
     reader: &mut Reader,
     kills: Option<u64>,

@@ -1,4 +1,4 @@
-//! What of a configuration a machine cannot give.
+//! Configuration that a machine cannot give.
 
 pub use zmeld_config::advice::machine::{memory, Feature, Machine, Ram};
 use zmeld_config::{Codec, Config, Finding, Severity};

@@ -98,21 +98,21 @@ pub struct Observation {
     pub hibernation: Hibernation,
     /// Control groups that limit memory or swap, or where that was felt.
     pub groups: Vec<LimitedGroup>,
-    /// What happened lately.
+    /// Recent events.
     pub lately: Lately,
-    /// What `zmeld watch` reclaims ahead of time; absent where it does not.
+    /// Proactive reclaim by `zmeld watch`; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaimed>,
-    /// What its guard saw and did; absent where there is none.
+    /// The note of its guard; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,
     /// Other services that end programs when memory is short.
     pub other_guards: Vec<String>,
     /// By what DAMON reclaims memory ahead of time.
     pub damon_reclaim: Vec<DamonReclaim>,
-    /// What could not be read.
+    /// Problems of reading.
     pub warnings: Vec<Warning>,
-    /// What a way out can name.
+    /// Facts for a way out.
     #[serde(skip)]
     pub facts: Facts,
     /// When it was read.
@@ -126,7 +126,7 @@ pub struct Swap {
     /// Its line in `/proc/swaps`.
     #[serde(flatten)]
     pub area: SwapArea,
-    /// What is below it.
+    /// Layers below it.
     pub stand: BlockStack,
     /// Of a file, whether somebody but root may read or write it, or it is not root's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -209,14 +209,14 @@ impl Observation {
     }
 }
 
-/// Whether a file is for others than root. What cannot be looked at is not.
+/// Whether a file is for others than root. An unreadable one is not.
 fn is_others(host: &Host, path: &Path) -> bool {
     let meta = host.tree().metadata(path);
     meta.is_ok_and(|meta| meta.mode() & 0o077 != 0 || meta.uid() != 0)
 }
 
-/// Whether a swap area, or a place for one, is on a drive that spins. What cannot be
-/// read is on none.
+/// Whether a swap area, or a place for one, is on a drive that spins. An unreadable one
+/// is on none.
 pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
     below(host, path, is_file).is_spinning()
 }

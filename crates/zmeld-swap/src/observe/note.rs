@@ -1,4 +1,4 @@
-//! What is noted in zmeld's folder for those who ask, as long as the machine is up.
+//! Notes in zmeld's folder for those who ask, as long as the machine is up.
 
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use zmeld_linux::{Host, HostError};
 /// A note that is older than two rounds and this is of a watch that runs no more.
 const STALE_S: f64 = 60.0;
 
-/// What a watch that runs has noted there; `every_s`: how often it looks, in seconds.
+/// The note of a running watch; `every_s`: how often it looks, in seconds.
 pub(super) fn read<T: DeserializeOwned>(
     reader: &mut Reader,
     file: &str,
@@ -28,7 +28,7 @@ pub(super) fn uptime(reader: &mut Reader) -> Option<f64> {
     reader.known(boot::uptime(reader.host()))?
 }
 
-/// What was noted there since the machine booted, and how long ago, in seconds.
+/// The note since the machine booted, and its age in seconds.
 pub(super) fn since_boot<T: DeserializeOwned>(
     reader: &mut Reader,
     file: &str,

@@ -21,7 +21,7 @@ const READS_MIN: u64 = 32;
 /// But no longer than this.
 const BUDGET_MAX: Duration = Duration::from_secs(2);
 
-/// What is read at once: a page, aligned as O_DIRECT wants it.
+/// Size of one read: a page, aligned as O_DIRECT wants it.
 const PAGE: usize = 4096;
 
 /// Reads pages at random, around the page cache, one after the other, as page

@@ -17,7 +17,7 @@ use crate::observe::run_folder;
 pub struct Warning {
     /// The file, from the root directory on.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: Problem,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What was read; none where that could not be.
+    /// The value that was read; none on an error.
     pub fn known<T>(&mut self, read: Result<T, HostError>) -> Option<T> {
         read.map_err(|err| self.add(warning(err))).ok()
     }
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is wrong with a file that was not read.
+/// The warning about an unread file.
 fn warning(err: HostError) -> Warning {
     let (path, problem) = match err {
         HostError::File(err) => match err.cause.kind() {

@@ -1,5 +1,4 @@
-//! What `zmeld watch` reclaims before it is needed, out of the note that it keeps
-//! in [`FILE`] while it runs.
+//! Proactive reclaim by `zmeld watch`, out of the note that it keeps in [`FILE`] while it runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,13 +8,13 @@ pub use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
-/// Where it is noted.
+/// The note's file.
 pub const FILE: &str = "/run/zmeld/reclaim.json";
 const SCHEMA: &str = "zmeld.reclaim/1";
 /// More groups than this are not noted: the file must stay one that can be read again.
 const GROUPS_MAX: usize = 1024;
 
-/// What the rule of `[watch.reclaim]` did since the watch began.
+/// Results of `[watch.reclaim]` since the watch began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Reclaimed {
     /// Since when, in seconds.
@@ -29,12 +28,12 @@ pub struct Reclaimed {
     pub groups: Vec<ReclaimedGroup>,
     /// From which ones not.
     pub protected: Vec<ProtectedGroup>,
-    /// What the rule names and no group is called.
+    /// Names in the rule that no group has.
     #[serde(default)]
     pub unmatched: Vec<String>,
 }
 
-/// What came of reclaiming a group's memory.
+/// Results of reclaim in one group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
@@ -51,9 +50,9 @@ pub struct ReclaimedGroup {
     pub memory_bytes: u64,
     /// In swap now.
     pub swap_bytes: u64,
-    /// What was asked for and reclaimed, in all; by `lru_gen` what went to swap of it.
+    /// Bytes asked for and reclaimed, in all; by `lru_gen` those that went to swap.
     pub reclaimed_bytes: u64,
-    /// What was reclaimed, by anybody, and is back, in all.
+    /// Bytes reclaimed by anybody that are back, in all.
     pub came_back_bytes: u64,
     /// How long some task of it waited for memory, in all.
     pub stalled_us: u64,
@@ -68,7 +67,7 @@ pub struct ReclaimedGroup {
     pub backing_off: Option<String>,
 }
 
-/// What a watch that runs has noted.
+/// The note of a running watch.
 pub(super) fn read(reader: &mut Reader) -> Option<Reclaimed> {
     note::read(reader, FILE, SCHEMA, |it: &Reclaimed| it.every_seconds)
 }
@@ -82,12 +81,12 @@ impl Reclaimed {
         note::keep(host, FILE, SCHEMA, self)
     }
 
-    /// What was reclaimed from all groups, in bytes.
+    /// Bytes reclaimed from all groups.
     pub fn reclaimed_bytes(&self) -> u64 {
         self.groups.iter().map(|group| group.reclaimed_bytes).sum()
     }
 
-    /// What of all groups came back, in bytes.
+    /// Bytes of all groups that came back.
     pub fn came_back_bytes(&self) -> u64 {
         self.groups.iter().map(|group| group.came_back_bytes).sum()
     }

@@ -11,14 +11,14 @@ use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, Size, Source, Swappiness, Tier, TierName,
 };
 
-/// What the user decided.
+/// The user's decisions.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)] // Their names say what the fields are.
 pub struct UserChoice {
     pub kind: Option<TierKind>,
     pub size: Option<Size>,
     pub codec: Option<Codec>,
-    /// Where a disk tier is: a device, or a file.
+    /// Place of a disk tier: a device, or a file.
     pub place: Option<Location>,
 }
 
@@ -29,8 +29,7 @@ pub struct Recommended {
     pub config: Config,
     /// Why it is so.
     pub comments: Comments,
-    /// What it follows from, the same that `zmeld scan` says; none where a disk tier
-    /// was asked for.
+    /// Its basis, the same as of `zmeld scan`; none where a disk tier was asked for.
     pub recommendation: Option<Recommendation>,
 }
 

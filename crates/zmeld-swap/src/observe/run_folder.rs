@@ -20,7 +20,7 @@ pub const FOLDER: &str = "/run/zmeld";
 pub const STATE: &str = "/run/zmeld/state.json";
 /// The state of an experiment.
 pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
-/// What is locked.
+/// The lock file.
 pub const LOCK: &str = "/run/zmeld/lock";
 
 /// Locked by the watch while it is at work.
@@ -68,7 +68,7 @@ pub fn is_locked(host: &Host, path: impl AsRef<Path>) -> Option<bool> {
     holder.ok().map(|holder| holder.is_some())
 }
 
-/// Where it, or a file in it, is for this process: a link above it leads where it would on that
+/// Its path, or a file's in it, for this process: a link above it leads where it would on that
 /// machine, and not out of the tree. A link in its place is refused.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ fn told(host: &Host, err: HostError) -> HostError {
     })
 }
 
-/// What is not root's alone, as the machine itself names it, with the way out.
+/// The error with the path as the machine has it, and with the way out.
 pub fn foreign(host: &Host, err: HostError, way_out: impl FnOnce(&Path) -> String) -> HostError {
     let shown = |path: &Path| match path.strip_prefix(host.root()) {
         Ok(below) => Path::new("/").join(below),

@@ -1,4 +1,4 @@
-//! What `/proc` says of memory, swap and pressure.
+//! Memory, swap and pressure out of `/proc`.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub struct Memory {
     pub total_bytes: u64,
     /// RAM that nobody uses (`MemFree`).
     pub free_bytes: u64,
-    /// What could be had without swapping (`MemAvailable`).
+    /// RAM available without swapping (`MemAvailable`).
     pub available_bytes: u64,
     /// Anonymous pages that processes map (`AnonPages`).
     pub anonymous_bytes: u64,
@@ -62,8 +62,8 @@ impl Memory {
     }
 }
 
-/// What `/proc/vmstat` has counted since boot, in pages unless said otherwise. A
-/// counter that this kernel has not got is absent.
+/// Counters of `/proc/vmstat` since boot, in pages unless said otherwise. A counter that this
+/// kernel has not got is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Activity {
     /// Pages read from swap devices (`pswpin`).
@@ -127,7 +127,7 @@ pub struct Tunables {
 /// Whether and where the machine hibernates to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Hibernation {
-    /// Where it resumes from, and what says so; absent where nothing does.
+    /// Place to resume from, with its source; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
     /// The kernel would hibernate: `/sys/power/state` has `disk`.
@@ -195,7 +195,7 @@ impl LimitedGroup {
     }
 }
 
-/// What a file that every kernel has says; nothing of one that is missing.
+/// Parses a file that every kernel has; the default if it is missing.
 fn parsed<T: Default>(reader: &mut Reader, path: &str, parse: fn(&str) -> T) -> T {
     let text = reader.required(path);
     text.map(|text| parse(&text)).unwrap_or_default()

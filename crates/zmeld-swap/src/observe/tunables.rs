@@ -6,7 +6,7 @@ use zmeld_config::Finding;
 
 /// A tunable that does not suit, and what does.
 pub struct Unfit {
-    /// What is said of it, without a way out.
+    /// The finding, without a way out.
     pub finding: Finding,
     /// The key of `[tunables]`, and its value.
     pub fits: (&'static str, u8),

@@ -46,7 +46,7 @@ pub struct Zswap {
 const COUNTERS: &str = "/sys/kernel/debug/zswap";
 /// Pages that zword.ko encoded wrongly, for whichever zswap or zram it did.
 const OF_ZWORD: &str = "/sys/kernel/debug/zword/encode_errors";
-/// What all control groups come to, which anybody may read.
+/// Totals of all control groups, readable by anybody.
 const OF_GROUPS: &str = "/sys/fs/cgroup/memory.stat";
 
 impl Zswap {
@@ -55,7 +55,7 @@ impl Zswap {
         pool_max_bytes(memory.total_bytes, self.max_pool_percent)
     }
 
-    /// What its pool takes, in bytes, as far as the kernel tells.
+    /// Size of its pool, in bytes, as far as the kernel tells.
     pub fn pool_bytes(host: &Host, memory: &Memory) -> u64 {
         // Before Linux 5.19 only debugfs knows.
         let counter = || host.number(format!("{COUNTERS}/pool_total_size")).ok()?;

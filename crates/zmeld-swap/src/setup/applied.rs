@@ -1,5 +1,4 @@
-//! What `zmeld up` set up, by the names that the kernel uses: the journal as those
-//! read it who look at the machine and change nothing.
+//! Tiers set up by `zmeld up`, by the kernel's names: the journal for readers that change nothing.
 
 use crate::observe::applied::{Applied, AppliedTier};
 use crate::setup::error::Error;

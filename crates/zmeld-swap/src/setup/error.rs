@@ -1,5 +1,4 @@
-//! What can go wrong, always with the thing that it happened to and, where there
-//! is one, the way out.
+//! Errors, each with the thing that it happened to and, where there is one, the way out.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -73,13 +72,13 @@ pub enum Error {
          the kernel kills programs of a group whose pages do not fit"
     )]
     GroupsUnseen,
-    /// What control groups have in swap could not be looked at.
+    /// The swap use of control groups could not be read.
     #[error(
         "{source}, so it is unknown whether pages in swap fit back into control groups: try \
          again, or use --force"
     )]
     GroupsUnread { source: HostError },
-    /// What a plan warns of is to be changed or accepted.
+    /// A plan's warning is to be resolved or accepted.
     #[error("{what}")]
     Refused { what: String },
     /// Parts of the plan cannot be.
@@ -195,7 +194,7 @@ impl Error {
     }
 }
 
-/// Who may do it; root is not told to become root.
+/// User needed; root is not told to become root.
 fn way_to_root() -> &'static str {
     match rustix::process::geteuid().is_root() {
         false => "root: run it with sudo",
@@ -229,9 +228,9 @@ fn listed(groups: &[SwapoffConflict]) -> String {
 pub struct SwapoffConflict {
     /// Its path below the root of its hierarchy: `/app`.
     pub group: String,
-    /// What would come back to it, in bytes, at most.
+    /// Bytes that would come back to it, at most.
     pub swapped_bytes: u64,
-    /// What it has room for, in bytes.
+    /// Its room, in bytes.
     pub room_bytes: u64,
     /// Its limit in bytes.
     pub limit_bytes: u64,

@@ -1,4 +1,4 @@
-//! What happens while a machine is set up or taken down, told as it happens.
+//! Events while a machine is set up or taken down, told as they happen.
 
 use std::path::Path;
 

@@ -132,12 +132,12 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
     let areas = areas_of(host, &plan.records, &plan.removed)?;
     let force = plan.options.force;
     swapoff_check::check(host, &areas, PlannedCapacity::default(), force, listener)?;
-    // Whose place the plan takes is switched off when zmeld's own areas are on, which
-    // its pages may go to. What has come meanwhile is looked at again by then.
+    // Areas that the plan takes over are switched off once zmeld's own are on, to which their pages
+    // may go. What has come meanwhile is checked again by then.
     let (mut all, coming) = taken_over(host, plan)?;
     all.extend(areas_of(host, &plan.records, &plan.replaced)?);
     if !all.is_empty() {
-        // What was in zmeld's own areas is in RAM, too, by then.
+        // Pages of the areas removed before are in RAM by then.
         all.extend(areas);
         swapoff_check::check(host, &all, coming, force, listener)?;
     }
@@ -205,8 +205,8 @@ pub fn down(
     let leaving = may_go_down(host, journal.records(), removal, listener)?;
     let mut run = Run::begin(host, journal, stop, removal.force, listener);
     if !leaving.is_empty() {
-        // Where /run is full, too, what was set up can be taken back: what cannot be
-        // written down tells of more than there is, which does no harm.
+        // A full /run does not stop the removal: a state that cannot be written tells of more than
+        // there is, which does no harm.
         if let Err(err) = run.journal.note(|state| state.complete = false) {
             run.tell_unwritten(&err);
         }
@@ -214,7 +214,7 @@ pub fn down(
     let mut failed: Vec<(String, Error)> = Vec::new();
     for &index in leaving.iter().rev() {
         let group = &run.journal.records()[index].group;
-        // What its steps before this one stand on; and with the last tier goes the rest.
+        // A step left in place needs the earlier ones of its part, and those of no tier.
         let is_needed = |(failed, _): &(String, Error)| {
             PlanPart::current(failed) == PlanPart::current(group) || !PlanPart::is_tier(group)
         };
@@ -407,7 +407,7 @@ impl Run<'_> {
         }
         let mut is_short = false;
         for group in &plan.groups {
-            // What a tier that was meant to take its place failed to do stays as it is.
+            // An area stays on if the tier that was to take its place failed.
             if group.name == take_over::GROUP && is_short {
                 continue;
             }
@@ -536,8 +536,7 @@ impl Run<'_> {
         // is found to be gone.
         let _ = self.journal.note(|state| drop(state.records.remove(index)));
         self.tell_undone(&record);
-        // What was under way when its run ended has never worked: it is not put
-        // back.
+        // A step unfinished when its run ended has never worked: it is not put back.
         if record.done && record.run != self.number {
             self.removed.insert(0, record);
         }
@@ -634,8 +633,8 @@ impl Run<'_> {
     /// as they were before: those still in place stay, since an attribute of a device
     /// that could not be removed cannot be set twice.
     ///
-    /// Where a group cannot be put back, the others are all the same; but somebody
-    /// else's area keeps its place then, or nothing might be swapped to.
+    /// A group that cannot be put back does not stop the others; but somebody else's area keeps its
+    /// place then, or nothing might be swapped to.
     fn go_back(&mut self) -> Result<(), Error> {
         for index in (0..self.journal.records().len()).rev() {
             if self.journal.records()[index].run == self.number {

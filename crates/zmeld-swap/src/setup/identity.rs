@@ -3,7 +3,7 @@
 //! number is taken by another tool's, a swap area is made anew.
 //!
 //! It is written down before a step is applied, or as soon as the thing is there.
-//! What differs is somebody else's: it is left as it is, and named.
+//! A different thing is somebody else's: it is left, and named.
 
 use std::fs::Metadata;
 use std::io;
@@ -20,15 +20,15 @@ use zmeld_linux::Host;
 
 use crate::setup::error::Error;
 
-/// What tells a thing from another of its name. What is not known is not compared.
+/// Marks of a thing among others of its name. Unknown ones are not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     /// A block device's numbers, `7:0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What no other disk of that number has: its place in the sequence of all disks
-    /// since boot (from Linux 5.15), before that a loop device's file.
+    /// The disk's place in the sequence of all disks since boot (from Linux 5.15), before that a
+    /// loop device's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
     /// The device mapper's UUID.
@@ -47,7 +47,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What a path leads to now; none where there is nothing.
+    /// Identity of a path's target; none where nothing is.
     pub fn of(host: &Host, path: &Path) -> Result<Option<Identity>, Error> {
         let Some((mut identity, meta)) = Identity::without_header(host, path)? else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Identity {
         Ok(Some((identity, meta)))
     }
 
-    /// What tells a file from others of its name.
+    /// A file's device, inode and creation time.
     pub(crate) fn file_of(meta: &Metadata) -> String {
         let place = format!("{} {}", number(meta.dev()), meta.ino());
         let since = meta.created().ok();
@@ -97,9 +97,9 @@ impl Identity {
         }
     }
 
-    /// What says that something else is there now, in words.
+    /// The difference to what is there now, in words.
     pub fn differs(&self, now: &Identity) -> Option<&'static str> {
-        // Where a header was is not another thing without it.
+        // A thing that lost its header is still the same.
         let other = |was: &Option<String>, is: &Option<String>| was.is_some() && was != is;
         let another = |was: &Option<String>, is: &Option<String>| is.is_some() && other(was, is);
         if other(&self.device, &now.device) || other(&self.disk, &now.disk) {
@@ -167,7 +167,7 @@ pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<b
     }
 }
 
-/// What tells a file from others, where it is one.
+/// Identity of a file, where it is one.
 pub(crate) fn file(host: &Host, path: &Path) -> Result<Option<String>, Error> {
     let meta = metadata(host, path)?.filter(Metadata::is_file);
     Ok(meta.as_ref().map(Identity::file_of))
@@ -230,8 +230,8 @@ fn number(device: u64) -> String {
     format!("{major}:{minor}")
 }
 
-/// Where the kernel describes a block device. A tree that only looks like a machine
-/// has files in place of devices.
+/// The folder of a block device in sysfs. A tree that only looks like a machine has files in place
+/// of devices.
 fn block_folder(host: &Host, path: &Path, meta: &Metadata) -> Option<PathBuf> {
     if meta.file_type().is_block_device() {
         return Some(Path::new("/sys/dev/block").join(number(meta.rdev())));

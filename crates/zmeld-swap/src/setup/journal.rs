@@ -1,5 +1,5 @@
-//! What zmeld has done to the machine, in `/run/zmeld/state.json`, so that it can
-//! be taken back whatever happens in between.
+//! Journal of zmeld's changes to a machine, in `/run/zmeld/state.json`: they can be taken back
+//! whatever happens in between.
 //!
 //! The file is replaced as a whole (`zmeld_linux::file`), before and
 //! after each step: a reader sees one state or the next. It lies in `/run`, which
@@ -30,9 +30,8 @@ use zmeld_linux::{Host, HostError};
 
 const SCHEMA: &str = "zmeld.state/1";
 
-/// Whose changes are written down. Each has a state of its own, so that nobody
-/// takes what an experiment set up for what is wanted on this machine; the lock is
-/// one, since both change the same machine.
+/// The owner of changes. Each has a state of its own, so that nobody takes what an experiment set
+/// up for what is wanted on this machine; the lock is one, since both change the same machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// `zmeld up`.
@@ -50,7 +49,7 @@ impl Owner {
     }
 }
 
-/// What was done to the machine.
+/// Changes made to the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// `zmeld.state/1`.
@@ -59,14 +58,13 @@ pub struct State {
     pub boot: String,
     /// Whether the last `up` came to its end.
     pub complete: bool,
-    /// What that `up` was asked for. Another version's may not be understood: it is empty
-    /// then, and what was done is taken back all the same.
+    /// Configuration of that `up`. Another version's may not be understood: it is empty then, and
+    /// its changes are taken back all the same.
     #[serde(default, deserialize_with = "understood")]
     pub config: Config,
     /// Every step that was begun and not taken back, in order.
     pub records: Vec<Record>,
-    /// What was said when the kernel did not take zmeld's module, for which zram stands
-    /// in since.
+    /// The kernel's refusal of zmeld's module, for which zram stands in since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -113,16 +111,16 @@ impl State {
         Ok((state.boot == boot_id(host)?).then_some(state))
     }
 
-    /// What is known of a state that cannot be understood, and of the rest, in words, what is
-    /// left: the steps that are none of this version's, and, where no step can be told from
-    /// another, what is swapped to and mapped. Of another version's steps only what is on is
-    /// switched off and closed, where it is told to be the same: what else a step means by
-    /// then, what it would wipe, remove or restore, is not known.
+    /// Returns the known part of a state that cannot be understood, and in words what is left: the
+    /// steps that are none of this version's, and, where no step can be told from another, what is
+    /// swapped to and mapped. Of another version's steps only what is on is switched off and
+    /// closed, where it is known to be the same: what else such a step would wipe, remove or
+    /// restore is not known.
     ///
     /// # Errors
-    /// What cannot be looked at.
+    /// Unreadable files.
     pub fn salvage(host: &Host, owner: Owner) -> Result<(State, Vec<String>), Error> {
-        // What somebody else may have written is not believed.
+        // A file that others may write is not believed.
         let bytes = run_folder::read(host, owner.state());
         let bytes = bytes.ok().flatten().unwrap_or_default();
         let told: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -184,7 +182,7 @@ impl Drop for Journal {
     /// Takes the lock from a command that was given up: it does not end, and holds it.
     fn drop(&mut self) {
         if command::is_left_behind() {
-            // Where that cannot be, the command keeps it until it ends.
+            // If that fails, the command keeps the lock until it ends.
             let _ = self.lock.renew(&self.host.path(LOCK));
         }
     }
@@ -224,8 +222,7 @@ impl Journal {
         let lock = wait(host, patience, stop, listener)?;
         lock.pass_on()
             .map_err(|cause| Error::io("pass on", LOCK, cause))?;
-        // What a run that was killed was about to rename. Where it cannot be
-        // removed, writing says why.
+        // Parts left by a killed run. If they cannot be removed, writing says why.
         let _ = zmeld_linux::file::remove_parts(&host.path(owner.state()));
         Ok(Journal {
             host: host.clone(),
@@ -235,8 +232,8 @@ impl Journal {
         })
     }
 
-    /// Where the state is not understood, what is known of it takes its place
-    /// ([`State::salvage`]), and its file is kept beside. What is left is given in words.
+    /// Locks it. A state that is not understood is replaced by its known part ([`State::salvage`]),
+    /// and its file is kept. Also returns, in words, what is left.
     ///
     /// # Errors
     /// Those of [`Journal::lock`]; that the file cannot be kept.
@@ -265,7 +262,7 @@ impl Journal {
         Ok((journal, left))
     }
 
-    /// What was done so far.
+    /// The changes so far.
     pub fn state(&self) -> &State {
         &self.state
     }

@@ -1,7 +1,7 @@
 //! A step: one change to the machine that can be checked, applied, verified and
 //! undone, and that is written down before it is made.
 //!
-//! What makes a run that was killed anywhere harmless:
+//! Rules that make a killed run harmless:
 //! 1. Before a step is applied, what has to be known to undo it is on disk
 //!    ([`Record::before`]).
 //! 2. Undoing tolerates a step that was not applied at all, half, or twice.
@@ -62,7 +62,7 @@ pub struct Record {
     pub step: Step,
     /// Whether it was seen to be applied; if not, it may be, in part.
     pub done: bool,
-    /// What was there before, as the step needs it.
+    /// The earlier state, as the step needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// The device that it made.
@@ -128,15 +128,15 @@ impl From<MadeDevice> for String {
     }
 }
 
-/// What a step is given to work with.
+/// The context of a step.
 pub struct StepContext<'a> {
     /// The machine.
     pub host: &'a Host,
-    /// What was begun so far.
+    /// Steps begun so far.
     pub records: &'a [Record],
     /// The part of the plan that the step belongs to.
     pub group: &'a str,
-    /// Who is told what happens.
+    /// The listener for events.
     pub listener: &'a mut Listener<'a>,
     /// Set when the run is to stop; none while it goes back.
     pub stop: Option<&'a AtomicBool>,
@@ -150,7 +150,7 @@ pub struct StepContext<'a> {
     pub made: Option<MadeDevice>,
     /// Whether what a step is about was left as it is, being somebody else's by now.
     pub is_left: bool,
-    /// What is not as it was before a step that was taken back, in words.
+    /// Differences that remain after a step was taken back, in words.
     pub remains: Vec<String>,
 }
 
@@ -166,7 +166,7 @@ impl<'a> StepContext<'a> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
-    /// What was begun so far of the group.
+    /// The group's steps begun so far.
     pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &'a Record> {
         let group = self.group;
         self.records.iter().filter(move |it| it.group == group)
@@ -239,7 +239,7 @@ impl<'a> StepContext<'a> {
     }
 }
 
-/// What is said of something that is not what a step was about.
+/// Message for something that is not what a step was about.
 pub(crate) fn left_as_it_is(path: &Path, why: &str) -> String {
     format!("{} is left as it is: {why}", path.display())
 }
@@ -268,14 +268,13 @@ pub(crate) fn path_of(
     })
 }
 
-/// What is written down before a change is made: what has to be known to undo it, and which
-/// thing it is about, as far as that can be told, so that a run that is killed takes nothing
-/// else.
+/// The record before a change: what undoing needs, and the identity of the thing, as far as it is
+/// known, so that a killed run takes nothing else.
 pub(crate) type Before = (Option<String>, Option<Identity>);
 
 /// A change that can be applied, looked at and taken back.
 pub(crate) trait Reversible {
-    /// What it does, in a few words that name the device.
+    /// The change in a few words that name the device.
     fn describe(&self) -> String;
 
     /// Looks before anything is changed: refuses what must not be done.
@@ -308,7 +307,7 @@ impl Step {
         }
     }
 
-    /// What it does, in a few words: exact, as it is written down and as JSON has it.
+    /// The change in a few words: exact, as it is recorded and as JSON has it.
     pub fn describe(&self) -> String {
         self.reversible().describe()
     }

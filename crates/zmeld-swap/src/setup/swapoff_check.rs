@@ -25,8 +25,8 @@
 //! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` kills nothing and is not looked at |
 //! | 1 | `memory.usage_in_bytes` | `total_swap` | `memory.limit_in_bytes`; memory and swap together (`memory.memsw`) stay the same, but a page is charged before its swap is let go of |
 //!
-//! Where the kernel does not count a group's swap, its programs' `VmSwap` does, and
-//! where it counts less than that, pages of a group that was removed come back to
+//! If the kernel does not count a group's swap, its programs' `VmSwap` does, and
+//! if it counts less than that, pages of a group that was removed come back to
 //! this one.
 //!
 //! A machine may have thousands of groups: of one without swap only that is read.
@@ -111,7 +111,7 @@ pub(crate) fn check_machine(
         return Ok(());
     }
     let moved = may_move(host, swapped_bytes)?.min(in_ram_bytes);
-    // Where there is not room for all, those that compress least are there.
+    // If not all fit, those that compress least are counted there.
     leaving.sort_by(|(a, of_a), (b, of_b)| product(*b, *of_a).cmp(&product(*a, *of_b)));
     let (mut share, mut left) = (0u64, moved);
     for (packed_bytes, used_bytes) in leaving.into_iter().filter(|it| it.1 > 0) {
@@ -206,7 +206,7 @@ fn descend(walk: &mut Walk<'_>) -> Result<bool, HostError> {
 
 /// Largest RAM use of an area's pages in another compressed area.
 fn packed(host: &Host, area: &SwapArea, pool: MmStat) -> Result<u64, Error> {
-    // What a zmeld device has melded is not in another.
+    // Melded pages are not melded in another device.
     let Some(name) = area.device().filter(|name| name.starts_with("zram")) else {
         return Ok(area.used_bytes);
     };
@@ -434,7 +434,7 @@ impl RoomCheck<'_> {
     fn leave(&mut self, above: &mut Vec<Above>, depth: usize) {
         while above.len() > depth {
             let Some(it) = above.pop() else { return };
-            // What groups below have moved elsewhere makes room here too.
+            // Pages that groups below moved elsewhere make room here too.
             let needed_below = it.elsewhere.saturating_sub(self.elsewhere_bytes);
             self.elsewhere_bytes = it.elsewhere.saturating_sub(it.needed.max(needed_below));
         }
@@ -454,8 +454,8 @@ impl RoomCheck<'_> {
         let Some(limit) = limit else {
             return Ok(0);
         };
-        // What comes back from the areas leaves room in the group's share of swap, once
-        // it has no more there than it may.
+        // Pages that come back leave room in the group's share of swap, once it has no more there
+        // than it may.
         let may_swap = usage.swap_room.map_or(0, |room| {
             u64::try_from(room.saturating_add(coming.into()).max(0)).unwrap_or(u64::MAX)
         });
@@ -507,8 +507,8 @@ impl RoomCheck<'_> {
         Ok(uid.filter(|uid| *uid != 0 && *uid != owner(self.host)))
     }
 
-    /// Whether nothing in a group is limited any more by what its user set; where that cannot be,
-    /// swapoff says what comes of it.
+    /// Lifts the limits that a group's user set. Returns false if that fails: swapoff says what
+    /// comes of it.
     fn lift(&self, group: &OpenGroup) -> bool {
         let version = self.hierarchy.version;
         let write = |file, value| group.write(file, value).is_ok();

@@ -1,4 +1,4 @@
-//! What a machine has against a configuration, for who checks it and sets nothing up.
+//! Checks a configuration against a machine without setting anything up.
 
 use crate::observe::machine::{kept_free, Machine};
 use crate::observe::DamonReclaim;
@@ -14,9 +14,8 @@ use zmeld_linux::fstab::Fstab;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 
-/// What `zmeld up` would refuse on that machine, and what the plan would warn of,
-/// beside what the configuration shows by itself. What only root may look at is left
-/// out.
+/// Refusals and warnings of `zmeld up` on that machine, beside those that the configuration shows
+/// by itself. Checks that need root are left out.
 pub fn config_check(
     host: &Host,
     machine: &Machine,
@@ -43,7 +42,7 @@ pub fn config_check(
                 Finding::new(Severity::Notice, &it.group, what)
             }));
         }
-        // What no tier is to blame for: a tunable that the kernel has not got.
+        // An error of no tier: a tunable that the kernel lacks.
         Err(err) => {
             if !err.is_denied() {
                 problems.push(refusal("tunables", &err));
@@ -72,8 +71,7 @@ fn late(host: &Host, config: &Config) -> Vec<Finding> {
     late.collect()
 }
 
-/// What the switching off of a plan that would be carried out meets: an error is what
-/// `zmeld up` refuses for it.
+/// Problems of switching areas off for a feasible plan: `zmeld up` refuses it for an error.
 pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
     if plan.refuse().is_err() {
         return Vec::new();
@@ -112,7 +110,7 @@ fn refusal(key: &str, err: &Error) -> Finding {
     refused(Finding::new(Severity::Critical, key, err.to_string()))
 }
 
-/// What the machine has against the rules about groups.
+/// Problems of the rules about groups on this machine.
 fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
     let is_accepted = config.accept.contains(&FindingId::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
@@ -132,7 +130,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
     problems.extend(guarding(host, config));
 }
 
-/// What the kernel lacks for `[watch.reclaim]`, where there is that rule.
+/// The first thing that the kernel lacks for a `[watch.reclaim]` rule.
 pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
     let rule = config.watch.reclaim.as_ref()?;
     let hierarchy = match reclaim::hierarchy(host) {
@@ -186,8 +184,8 @@ fn no_group(key: &str, so: &str, why: String) -> Finding {
     }
 }
 
-/// What is in vain in the guard's rule on that machine; nothing where that is meant, or nobody
-/// can tell.
+/// Entries of the guard's rule without effect on that machine; none where that is accepted, or
+/// unknown.
 pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
     let rule = config.watch.guard.as_ref();
     let rule = rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule));
@@ -211,11 +209,11 @@ pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
     gaps
 }
 
-/// What comes of names that no group has, in a rule about groups.
+/// Messages for names in a rule that no group has.
 struct Names {
     /// The key of those that it is for.
     key: &'static str,
-    /// What comes of one of them,
+    /// The effect of one of them,
     so: &'static str,
     /// and of all of them.
     so_none: &'static str,
@@ -237,7 +235,7 @@ const GUARD: Names = Names {
 };
 
 impl Names {
-    /// What is in vain in a rule for `named`.
+    /// Entries in vain in a rule for `named`.
     fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Finding> {
         let is_named = |pattern: &&String| named.iter().any(|it| it.to_string() == **pattern);
         let (missing, protections): (Vec<_>, Vec<_>) = found.unmatched.iter().partition(is_named);

@@ -15,9 +15,9 @@ use crate::status::findings::{Finding, Severity};
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// What it means over time: a `gauge` goes up and down, a `counter` up until a reset.
+    /// Its type: a `gauge` goes up and down, a `counter` up until a reset.
     pub kind: &'static str,
-    /// What it is, in a line.
+    /// Its help line.
     pub help: &'static str,
     samples: fn(&View) -> Vec<String>,
 }
@@ -28,7 +28,7 @@ struct View<'a> {
     findings: &'a [Finding],
 }
 
-/// What follows a metric's name: its labels, whose values are other people's text, and the number.
+/// The rest of a metric's line: labels, whose values are other people's text, and the number.
 fn sample(value: f64, labels: &[(&str, &str)]) -> String {
     let escape = |text: &str| {
         text.replace('\\', "\\\\")

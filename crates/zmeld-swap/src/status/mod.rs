@@ -1,4 +1,4 @@
-//! What is wrong with a machine's swap, and its figures for monitoring systems.
+//! Findings on a machine's swap, and its figures for monitoring systems.
 //!
 //! | module | what it knows |
 //! |---|---|

@@ -88,7 +88,7 @@ pub struct Outstanding {
     pub remedy: Remedy,
     /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
     pub is_by_file: bool,
-    /// Where that stands.
+    /// Its configuration.
     pub asked: Asked,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
@@ -328,7 +328,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn not_planned(&mut self, group: &str, err: &Error) {
-        // Who may not look cannot tell what has become of it.
+        // Without permission, its state is unknown.
         if err.is_denied() {
             if !self.is_ours(group) {
                 self.not_set_up(group);
@@ -349,7 +349,7 @@ impl<'a> Comparison<'a> {
             None => "zmeld has nothing set up now",
         };
         let what = "it is configured but not set up";
-        // What kept it from being set up may well be there still.
+        // The obstacle to its setup may well be there still.
         let tier = self.wanted.tier(tier_of(group));
         let remedy = match tier.is_some_and(|tier| tier.optional) {
             true => format!(
@@ -433,7 +433,7 @@ impl<'a> Comparison<'a> {
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
         let again =
             |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
-        // What a device has that is made anew for another reason.
+        // A setting that the device has already.
         let is_so = |step: &&&Step| match (step, self.device(name)) {
             (Step::SetAttribute(set), Some(device)) => {
                 set.in_effect(self.host, device).as_deref() == Some(set.value.as_str())

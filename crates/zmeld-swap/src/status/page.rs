@@ -23,20 +23,20 @@ use crate::status::outstanding::{Asked, Outstanding};
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
     pub tiers: Vec<TierState>,
-    /// Where RAM is.
+    /// Use of RAM.
     pub accounting: Accounting,
     /// How much more programs can take.
     pub headroom: Headroom,
     /// Why the numbers of a tier differ.
     pub differences: Vec<Difference>,
-    /// What is wrong, the gravest first.
+    /// Problems, the gravest first.
     pub findings: Vec<Finding>,
     /// All that was read.
     pub observation: Observation,
-    /// What keeps the configuration from being compared with; absent: nothing.
+    /// Reason why the configuration was not compared with; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration_problem: Option<String>,
-    /// What keeps the journal of `zmeld up` from being read; absent: nothing.
+    /// Reason why the journal of `zmeld up` was not read; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_problem: Option<String>,
 }
@@ -45,7 +45,7 @@ impl Status {
     /// Looks at a machine and compares it with its configuration, or says what is wrong
     /// with that; and the file that was named for it, where one was.
     pub fn read(host: &Host, config: Result<&Config, String>, named: Option<&Path>) -> Status {
-        // What is wrong in the file is asked for by nobody.
+        // A faulty file asks for nothing.
         let outstanding = Outstanding::read(host, config.as_ref().ok().copied(), named);
         let observation = Observation::read(host, rustix::param::page_size() as u64);
         let tiers = observation.named_tiers(outstanding.applied.as_ref());
@@ -104,7 +104,7 @@ pub fn details(mut document: Document, status: &Status) -> Document {
     document.section(problems(status)).section(findings(status))
 }
 
-/// What could not be read.
+/// Problems of reading.
 fn problems(status: &Status) -> Section {
     let warnings = status.observation.warnings.iter();
     let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();
@@ -206,7 +206,7 @@ pub fn tiers(states: &[TierState]) -> Table {
 const NAME_WIDTH: usize = 16;
 
 /// The table of tiers for readers: a column a tier, so that five of them fit into
-/// 80 columns. What no tier has is left out.
+/// 80 columns. Rows that no tier has are left out.
 fn side_by_side(states: &[TierState]) -> Table {
     let mut table = Table::new("").column(Column::text("tier"));
     for tier in states {
@@ -290,7 +290,7 @@ fn pressure(now: &Observation) -> Section {
 const GROUPS_SHOWN: usize = 8;
 const GROUP_WIDTH: usize = 28;
 
-/// What was reclaimed ahead of time, from which groups, and what it cost.
+/// Section of proactive reclaim: the groups, and what it cost.
 fn reclaimed(reclaim: &Reclaimed) -> Section {
     let table = zmeld_report::table!("", for group in reclaim.groups.iter().take(GROUPS_SHOWN),
         where {

@@ -1,5 +1,5 @@
-//! What a kind of machine wants beside compressed swap: reclaim, the guard, and which of
-//! its control groups are left alone.
+//! Rules for a kind of machine beside compressed swap: reclaim, the guard, and which of its control
+//! groups are left alone.
 //!
 //! Only what is there is named: a group's name is written where the machine has such a
 //! group now. Each entry has its reason as a comment.
@@ -79,7 +79,7 @@ impl Profile {
         }
     }
 
-    /// What the machine lacks for it.
+    /// Its unmet requirement.
     fn missing(self, host: &Host) -> Option<String> {
         match self {
             Profile::Pi => {
@@ -107,7 +107,7 @@ impl Profile {
     /// Whether the machine can have it.
     ///
     /// # Errors
-    /// What the machine lacks for it, in a sentence, and the one that suits it.
+    /// The unmet requirement, in a sentence, and the profile that suits.
     pub fn check(self, host: &Host, ram_bytes: u64) -> Result<(), String> {
         let Some(why) = self.missing(host) else {
             return Ok(());
@@ -118,8 +118,8 @@ impl Profile {
         ))
     }
 
-    /// What is said where the machine can have it, and has the RAM that another is for, or
-    /// cannot reclaim.
+    /// A warning where the machine can have it, but has the RAM that another is for, or cannot
+    /// reclaim.
     pub fn doubt(self, host: &Host, ram_bytes: u64) -> Option<String> {
         let suits = Profile::of(host, ram_bytes).name();
         let (name, small, ram) = (self.name(), bytes(SMALL_BYTES), bytes(ram_bytes));

@@ -11,7 +11,7 @@ use zmeld_linux::{Host, HostError};
 /// An action takes so long in one go: the kernel holds the device's lock through a request,
 /// and somebody may wait for it, or for the watch.
 const TURN: Duration = Duration::from_secs(1);
-/// What the kernel is asked for at a time takes about so long,
+/// A request to the kernel takes about so long,
 const PIECE: Duration = Duration::from_millis(250);
 /// and is so many pages of 4 KiB at first.
 const PIECE_FIRST: u64 = 4096;
@@ -22,7 +22,7 @@ pub(super) struct Pieces<'a> {
     end: Instant,
     began: Instant,
     pages: u64,
-    /// What was asked for so far, and may be at most.
+    /// Pages asked for so far, and at most.
     pub asked: u64,
     most: u64,
 }
@@ -69,12 +69,12 @@ pub(super) type Act = Box<dyn Fn(&Host, &str, &AtomicBool) -> Result<ActionResul
 /// Something to do on a device, and why.
 pub(super) struct Action {
     pub device: String,
-    /// What it is a turn of: a rule's name, or what is done beside the rules.
+    /// The turn's name: a rule's, or that of an action beside the rules.
     pub turn: &'static str,
     pub reason: String,
     /// Pages of this age are marked idle before, where the kernel can tell ages.
     pub mark: Option<Span>,
-    /// What is done, for people.
+    /// The action in words.
     pub what: String,
     pub act: Act,
 }

@@ -1,5 +1,5 @@
-//! What was done on a device, and when. It is kept in zmeld's folder in `/run`, so that a
-//! watch that is started anew gives no day's budget twice and repeats nothing before its time.
+//! The history of actions on a device. It is kept in zmeld's folder in `/run`, so that a watch that
+//! is started anew gives no day's budget twice and repeats nothing before its time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::observe::run_folder;
 use crate::watch::Error;
 use zmeld_linux::Host;
 
-/// What is done beside the rules: the day's writeback budget, and marking of all pages.
+/// Turns beside the rules: the day's writeback budget, and marking of all pages.
 pub(super) const BUDGET: &str = "budget";
 pub(super) const MARK: &str = "mark";
 
@@ -27,13 +27,13 @@ pub(super) struct History {
     /// When each rule had its last turn, when the day's writeback budget was given, and when all
     /// pages were marked idle since the kernel cannot tell ages; in seconds since boot.
     pub turns: BTreeMap<String, f64>,
-    /// Whose last turn was stopped, and how many pages had been asked for by then.
+    /// Turns that were stopped, with the number of pages asked for by then.
     #[serde(skip)]
     pub parts: BTreeMap<&'static str, u64>,
 }
 
 impl History {
-    /// What is kept of a device; nothing where that was another one of its name.
+    /// The recorded history of a device; empty if that was another of its name.
     pub fn kept(host: &Host, device: &str) -> History {
         let sequence = limit::sequence(host, device).ok().flatten();
         let bytes = run_folder::read(host, FILE).ok().flatten();

@@ -1,8 +1,8 @@
 //! The kernel's limit of writeback, lent for one request.
 //!
-//! What was there before is on disk before it is changed: whoever is killed in a
-//! request would leave a limit of nearly nothing that nobody set, and no page would
-//! be written back any more. The next watch gives it back.
+//! The earlier limit is recorded before it is changed: whoever is killed in a request would leave a
+//! limit of nearly nothing that nobody set, and no page would be written back any more. The next
+//! watch gives it back.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,16 @@ use crate::watch::action::path;
 use crate::watch::Error;
 use zmeld_linux::{compressed, Host};
 
-/// What a request changes of a device's limit, in units of 4 KiB.
+/// A request's change of a device's limit, in units of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LentLimit {
     device: String,
     /// The number that no other disk has had since boot; none before Linux 5.15.
     #[serde(default)]
     sequence: Option<String>,
-    /// What was left before; none: there was no limit.
+    /// Units left before; none: there was no limit.
     left: Option<u64>,
-    /// What the request may write.
+    /// The limit of the request.
     units: u64,
 }
 
@@ -58,7 +58,7 @@ impl LentLimit {
             }
             None => host.write(path(&self.device, "writeback_limit_enable"), "0")?,
         }
-        // Where it stays, the next watch finds what it says given back already.
+        // If the file stays, the next watch finds its limit given back already.
         run_folder::remove(host, file(&self.device));
         Ok(rest)
     }

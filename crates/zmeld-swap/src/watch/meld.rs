@@ -61,7 +61,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
     Ok(name.to_owned())
 }
 
-/// What melds pages on this machine, in a sentence without its full stop.
+/// The melders of this machine, in a sentence without its full stop.
 fn melders(host: &Host) -> String {
     let zmeld =
         Machine::read(host).map_or(ModulePresence::Unknown, |machine| machine.zmeld.presence);

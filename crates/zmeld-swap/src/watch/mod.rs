@@ -72,7 +72,7 @@ const STORED_MIN: u64 = 1 << 20;
 /// While memory is short, room is made so often at first, and at last.
 const ROOM_EVERY: Duration = Duration::from_secs(10);
 const ROOM_EVERY_MAX: Duration = Duration::from_secs(600);
-/// What the kernel does for a rule has this priority of the processor.
+/// Nice value of the kernel's work for a rule.
 const NICE: i32 = 19;
 /// So much is written back a day where the tier has no `daily_limit`.
 const DAILY_LIMIT: Bytes = Bytes(2 << 30);
@@ -263,7 +263,7 @@ impl Watcher {
                 continue;
             }
             listener(format!("{}: watched from now on", device.name));
-            // What a watch that was killed lent is no limit of anybody's.
+            // A limit lent by a killed watch is nobody's own.
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
                 && limit::is_on(&self.host, &device.name).is_ok_and(|is_on| !is_on);
@@ -301,8 +301,7 @@ impl Watcher {
         })
     }
 
-    /// What is due on a device, with reasons; also what is due first so that it can
-    /// be done later.
+    /// Actions due on a device, with reasons; also those due first so that others can follow.
     fn due(&self, device: &Device, now: f64) -> Vec<Action> {
         let Some(history) = self.devices.get(&device.name) else {
             return Vec::new();
@@ -452,7 +451,7 @@ impl Watcher {
         self.keep(listener);
     }
 
-    /// What was done, for whoever watches next.
+    /// Records the history for the next watch.
     fn keep(&self, listener: &mut Listener<'_>) {
         if self.dry_run {
             return;

@@ -16,12 +16,12 @@ pub(super) struct WatchRule {
     pub plan: MakePlan,
 }
 
-/// What it would do on a device; none where nothing can come of it. With a part, its last turn
-/// was stopped, when so many pages had been asked for. While memory is short (true) it is not
-/// held back by limits of its own.
+/// Makes a rule's plan for a device; none where it would have no effect. With a part, its last turn
+/// was stopped after so many pages. While memory is short (true) it is not held back by limits of
+/// its own.
 pub(super) type MakePlan = Box<dyn Fn(&Device, Option<u64>, bool) -> Option<Plan>>;
 
-/// What a rule would do, for people; why, besides that it is its turn; and how.
+/// A rule's action in words, its reason beside its turn, and the act.
 pub(super) struct Plan {
     pub what: String,
     pub why: String,

@@ -17,7 +17,7 @@ const MISSING: &str = "[tier.missing]\nkind = \"disk\"\ndevice = \"/dev/sdz1\"\n
 const CACHE: &str = "[tier.cache]\nkind = \"zswap\"\ncompressor = \"lz4\"\n";
 const TUNABLES: &str = "[tunables]\nswappiness = 150\n";
 
-/// What a file holds, and how many areas are swapped to then.
+/// A file's tiers, and the number of areas swapped to then.
 const CONFIGURATIONS: [(&[&str], usize); 8] = [
     (&[FAST], 1),
     (&[FAST, SECOND, TUNABLES], 2),

@@ -108,7 +108,7 @@ impl script::Case for Case {
         if let Ok(Some(state)) = State::read(&self.machine.host()) {
             let records = state.records.iter();
             all.extend(records.map(|it| format!("{} {}", it.group, it.step.describe())));
-            // What is changed on a device in use is put back behind what stands.
+            // Changes on a device in use are put back behind what stands.
             all.sort_unstable();
         }
         all.extend(self.machine.snapshot().iter().map(|it| format!("{it:?}")));
@@ -181,7 +181,7 @@ impl Case {
         }
     }
 
-    /// What others do, and what is so then.
+    /// Others' actions, and the new state.
     fn arrange(&mut self, what: &str, rest: &str, place: &str) {
         let (path, second) = rest.split_once(' ').unwrap_or((rest, ""));
         let (path, machine) = (&*unescaped(path), &self.machine);

@@ -47,21 +47,20 @@ struct Inner {
     fate: Option<(usize, Fate)>,
     // After the operation that failed, this one fails too.
     then_fail: Option<usize>,
-    // What devices and files carry, by path below the root.
+    // Signatures, by path below the root.
     signatures: BTreeMap<PathBuf, String>,
     sequence: u64,
-    // What devices that are added offer besides.
+    // Further attributes of added devices.
     offered: Vec<(&'static str, &'static str)>,
-    // What swapon does not take.
+    // The path swapon refuses.
     refused: Option<PathBuf>,
-    // What swapoff fails on.
-    /// So many times.
+    // Swapoff fails on this path so many times.
     kept_on: Option<(PathBuf, usize)>,
     /// The arguments of the last swapon.
     swapped_on: Vec<String>,
-    // What happens before the operation of that number.
+    // Action before the operation of that number.
     at: Option<(usize, Box<dyn FnOnce() + Send>)>,
-    // What happens while swapoff runs, which then goes on until it is told to end.
+    // Action while swapoff runs, which then goes on until it is told to end.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -73,7 +72,7 @@ pub struct Machine {
 
 struct Fake {
     root: PathBuf,
-    // What does not answer when it is read.
+    // A path that fails when it is read.
     unread: Mutex<Option<(PathBuf, Errno)>>,
     inner: Mutex<Inner>,
 }
@@ -150,7 +149,7 @@ impl Machine {
         machine
     }
 
-    /// What has that name is another disk from now on, and carries nothing.
+    /// Another disk has that name from now on, and carries nothing.
     pub fn attach(&self, name: &str) {
         let path = self.path("/dev").join(name);
         fs::write(&path, "").unwrap();
@@ -196,7 +195,7 @@ impl Machine {
         }
     }
 
-    /// What was noted since it was asked for last.
+    /// Takes the notes since the last call.
     pub fn notes(&self) -> Vec<String> {
         std::mem::take(&mut *self.notes.lock().unwrap_or_else(|notes| notes.into_inner()))
     }
@@ -230,7 +229,7 @@ impl Machine {
         inner.at = Some((inner.count + number, Box::new(what)));
     }
 
-    /// Who may do what with a file.
+    /// Sets the mode of a file.
     pub fn mode(&self, path: &str, mode: u32) {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(self.path(path), mode).unwrap();
@@ -258,7 +257,6 @@ impl Machine {
         self.silencer(path)();
     }
 
-    /// What silences it.
     pub fn silencer(&self, path: &str) -> impl FnOnce() + Send + 'static {
         let (fake, path) = (self.inner.clone(), self.path(path));
         move || *fake.unread.lock().unwrap() = Some((path, Errno::TIMEDOUT))
@@ -277,7 +275,7 @@ impl Machine {
         self.inner.inner.lock().unwrap().kept_on = Some((self.path(path), times));
     }
 
-    /// What happens at which operation from now on; gives how many there were.
+    /// Sets the fate of an operation from now on; gives how many there were.
     pub fn fate(&self, fate: Option<(usize, Fate)>) -> usize {
         let mut inner = self.inner.inner.lock().unwrap();
         inner.fate = fate;
@@ -317,7 +315,7 @@ impl Machine {
         }
         let inner = self.inner.inner.lock().unwrap();
         for (path, what) in &inner.signatures {
-            // What is gone carries nothing.
+            // Missing paths carry nothing.
             if path.exists() {
                 files.insert(path.join("signature"), what.clone());
             }
@@ -387,7 +385,7 @@ impl Machine {
         Outstanding::read(&self.host(), Some(&config(text)), None)
     }
 
-    /// What a check of that configuration says besides.
+    /// Findings of a check of that configuration.
     pub fn config_check(&self, config: &Config) -> Vec<Finding> {
         let host = self.host();
         let state = State::read(&host).unwrap();
@@ -632,7 +630,7 @@ impl Fake {
             let at = words.iter().position(|it| it == word)?;
             Some(words[at + 1].as_str())
         };
-        // Where what it is given lies by now.
+        // The present path of its argument.
         let last = match &invocation.object {
             Some(object) => {
                 let link = format!("/proc/self/fd/{}", object.file.as_raw_fd());

@@ -193,7 +193,7 @@ fn a_step_that_fails_leaves_nothing_behind() {
             let state = machine.path("/run/zmeld/state.json");
             assert!(!state.exists(), "{at}: {line}");
         } else {
-            // What failed was not needed, or nothing failed at all.
+            // The failed operation was not needed, or none failed.
             machine.down().unwrap();
         }
         assert_eq!(machine.snapshot(), before, "{at}: {result:?}");
@@ -217,7 +217,7 @@ fn a_change_that_fails_puts_the_old_set_up_back() {
         machine.fate(None);
         if let Err(err) = result {
             let line = err.to_string();
-            // What it says of the machine is so, whichever operation failed.
+            // Its message is true, whichever operation failed.
             let is_same = sorted(machine.snapshot()) == up;
             let says_so = line.contains("nothing was changed");
             assert_eq!(

@@ -1,5 +1,5 @@
-//! What has the name of something that zmeld made may be somebody else's by now: it is
-//! left as it is, and named. Most cases are in `cases/identity.txt`.
+//! The name of a thing that zmeld made may be somebody else's by now: that is left as it is, and
+//! named. Most cases are in `cases/identity.txt`.
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;

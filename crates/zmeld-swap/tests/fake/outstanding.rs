@@ -1,5 +1,4 @@
-//! What a status calls not applied is what `up` would change: the keys are in
-//! `cases/keys.txt`.
+//! A status calls not applied what `up` would change: the keys are in `cases/keys.txt`.
 
 use crate::cases::machine;
 use crate::common::config;

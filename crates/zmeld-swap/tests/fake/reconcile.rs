@@ -1,4 +1,4 @@
-//! What a plan says is what `up` does.
+//! `up` does what a plan says.
 
 use crate::common::{config, lock, Machine};
 use zmeld_swap::setup::execute::Done;
@@ -15,7 +15,7 @@ pub fn agrees(machine: &Machine, text: &str) {
         missing.map(|planned| Done::new(&group.name, &planned.step))
     });
     assert_eq!(steps.collect::<Vec<_>>(), report.applied, "{text}");
-    // What was changed by others since is left then.
+    // Steps changed by others since are left then.
     let is_left = |it: &&Done| report.not_undone.contains(it);
     let (left, undone): (Vec<_>, Vec<_>) = plan.undone.iter().partition(is_left);
     assert_eq!(left, report.not_undone.iter().collect::<Vec<_>>(), "{text}");

@@ -1,4 +1,4 @@
-//! What is refused and warned of, in one line, before anything is changed.
+//! Refusals and warnings, in one line, before anything is changed.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     assert!(notes[0].starts_with(said) && notes[0].ends_with("taking back goes on"));
     std::fs::rename(machine.path("/run/full"), machine.path("/run/zmeld")).unwrap();
     drop(journal);
-    // What is still written down is found to be gone.
+    // Things still recorded are found to be gone.
     assert!(machine.down().unwrap().left.is_empty());
     assert_eq!(machine.snapshot(), before);
 }

@@ -1,4 +1,4 @@
-//! What one run does the next leaves, and another version undoes.
+//! A run leaves earlier changes, and another version undoes them.
 
 use std::fs;
 

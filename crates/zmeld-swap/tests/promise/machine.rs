@@ -45,7 +45,7 @@ pub struct Machine {
     drives: Vec<String>,
     /// As the kernel started, by their files.
     values: Vec<(PathBuf, String)>,
-    /// What is wrong with it before anything is set up.
+    /// Its problems before anything is set up.
     furnished: RefCell<Vec<String>>,
     /// A zram device that somebody else set up.
     other: RefCell<Option<String>>,
@@ -169,7 +169,7 @@ impl Machine {
         self.furnished.borrow_mut().clear();
     }
 
-    /// What somebody else had there before, now and then.
+    /// Makes settings of somebody else's, now and then.
     pub fn furnish(&self, random: &mut ChaCha8Rng) {
         match random.random_range(0..16) {
             0 => put("/proc/sys/vm/swappiness".as_ref(), "10"),
@@ -308,7 +308,7 @@ fn zrams() -> Vec<String> {
     names.filter(|it| it.starts_with("zram")).collect()
 }
 
-/// What a kernel does not take it keeps as it is, which [`Machine::look`] shows.
+/// Writes a value; [`Machine::look`] shows whether the kernel took it.
 fn put(path: &Path, value: &str) {
     let _ = fs::write(path, value);
 }

@@ -21,11 +21,11 @@ use machine::{Machine, Said};
 
 const FILE: &str = "/etc/zmeld.toml";
 
-/// What follows from the pages that are in swap, which no plan foretells: an area of 36 KiB is full
-/// with the first nine, and a device at its limit refuses what this test itself swaps out.
+/// Findings that follow from pages in swap, which no plan foretells: an area of 36 KiB is full with
+/// the first nine, and a device at its limit refuses what this test itself swaps out.
 const OF_USE: [&str; 3] = ["near-limit", "failed-writes", "pressure"];
 
-/// What became of the configurations.
+/// Results of the configurations.
 #[derive(Default)]
 struct Count {
     promised: u64,

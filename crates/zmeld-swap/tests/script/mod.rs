@@ -45,7 +45,7 @@ pub trait Case {
 
     fn root(&self) -> PathBuf;
 
-    /// What a step that fails leaves as it was.
+    /// State that a failed step leaves alone.
     fn everything(&self) -> Vec<String> {
         Vec::new()
     }
@@ -95,7 +95,7 @@ pub trait Case {
                     self.steps(script, &filled(&script.parts[name], arguments));
                     continue;
                 }
-                // What only root can try.
+                // Only root can try it.
                 "root" if gives_files_away(&self.root()) => continue,
                 "root" => return,
                 _ if self.on_files(what, &unescaped(rest), &place) => Outcome::default(),
@@ -231,7 +231,7 @@ impl Script {
     }
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Default)]
 pub struct Outcome {
     pub lines: Vec<String>,

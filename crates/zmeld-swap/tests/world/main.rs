@@ -1,4 +1,4 @@
-//! What is imported, held against the programs whose files are read.
+//! Compares imports with the programs whose files are read.
 //!
 //! The cases of each `*.txt` are imported wherever these tests run. Where `ZMELD_WORLD` names
 //! a folder with the programs, as `cargo xtask test --only world` does, they are judges of the
@@ -25,20 +25,20 @@ mod zram_tools;
 
 use script::{Outcome, Script};
 
-/// What one program sets up: each area by its name, with its attributes.
+/// Areas that one program sets up, by name, with attributes.
 type Areas = BTreeMap<String, BTreeMap<&'static str, String>>;
 
-/// What the program whose files they are makes of them.
+/// The program's own result for its files.
 struct Theirs {
     areas: Areas,
-    /// What it says that it passes over: each has to be named.
+    /// Settings that it ignores: each has to be named.
     ignored: Vec<String>,
 }
 
 /// A program that others wrote, which reads what is imported.
 struct Judge {
     name: &'static str,
-    /// Where it is, from the folder of programs on.
+    /// Its path in the folder of programs.
     program: &'static str,
     cases: &'static str,
     /// Runs it on the files below a root folder.
@@ -58,7 +58,7 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
 struct Count {
     cases: u64,
     files: u64,
-    /// What is set up by the programs in all of these.
+    /// Areas set up by the programs in all of these.
     areas: usize,
     equal: u64,
     named: u64,
@@ -77,7 +77,7 @@ impl Count {
 
 enum Verdict {
     Equal,
-    /// What differs is named as not carried over.
+    /// Differences are named as not carried over.
     Named,
     Wrong(String),
 }
@@ -157,7 +157,7 @@ fn swap_option<'t>(options: &'t str, name: &str) -> Option<&'t str> {
     all.find(|it| it.split('=').next() == Some(name))
 }
 
-/// What a swap unit's options say of discards, as [`discard`] writes it.
+/// Discards in a swap unit's options, as [`discard`] writes them.
 fn swap_discard(options: &str) -> &'static str {
     match swap_option(options, "discard") {
         None => "none",
@@ -167,7 +167,7 @@ fn swap_discard(options: &str) -> &'static str {
     }
 }
 
-/// What is imported, in the words that the judges' outcomes have.
+/// The import, in the words that the judges' outcomes have.
 fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
     let mut areas = Areas::new();
     for tier in &imported.config.tiers {

@@ -75,8 +75,8 @@ fn value(unit: &str, key: &str) -> Option<String> {
     Some(value.replace("%%", "%"))
 }
 
-/// What the options of a volume say, `cryptsetup`'s words of its default beside them: a random
-/// key or a file with one, what opens it, and whatever zmeld does not do.
+/// Encryption by the options of a volume, with `cryptsetup`'s default: a random key or a key file,
+/// and whatever zmeld does not do.
 fn encryption(service: &str) -> (String, bool) {
     let line = value(service, "ExecStart").unwrap_or_default();
     let mut words = line.split('\'').skip(3).step_by(2);

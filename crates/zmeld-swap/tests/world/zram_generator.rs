@@ -184,7 +184,7 @@ fn ignored(log: &str) -> Vec<String> {
             .or_else(|| between(line, "outside-of-section operation ", ", ignoring"))
             .or_else(|| between(line, "Ignoring section \"", "\""))
     });
-    // What an escape stood for is not in its line.
+    // Escaped characters are not in its line.
     let is_plain = |it: &String| !it.is_empty() && !it.contains(char::is_control);
     found.filter(is_plain).collect()
 }

@@ -76,7 +76,7 @@ fn theirs(program: &Path, root: &Path) -> Theirs {
         let codec = written("sys/zram0/comp_algorithm");
         let size = written("sys/zram0/disksize").parse::<u64>().unwrap_or(0);
         let priority = written("priority").trim().parse::<i16>();
-        // What the kernel would refuse, and the script then gives up.
+        // The script gives up where the kernel would refuse.
         let is_taken = CODECS.contains(&&*codec) && size >= 40 << 10;
         if let (true, Ok(priority)) = (is_taken, priority) {
             let area = [

@@ -1,6 +1,6 @@
 //! A NixOS module, in NixOS's own options as far as it has them: `swapDevices`,
 //! `services.zram-generator`, `boot.kernelParams` for zswap, `boot.kernel.sysctl`.
-//! What is left is done by zmeld itself, as `services.zmeld` of `packaging/nix`.
+//! The rest is done by zmeld itself, as `services.zmeld` of `packaging/nix`.
 
 use std::fmt::Write;
 
@@ -251,7 +251,7 @@ impl Module<'_> {
         self.line("};\n");
     }
 
-    /// What NixOS has no option for, done by zmeld with a configuration of just that.
+    /// Settings without a NixOS option, as a configuration of zmeld.
     fn zmeld(&mut self) {
         let config = self.config;
         let has_option = |kind: &Kind| match kind {

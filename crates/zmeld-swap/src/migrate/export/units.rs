@@ -22,11 +22,11 @@ use zmeld_linux::fstab::{unit_name, Fstab};
 pub struct Unit {
     /// Its path below the directory.
     pub path: PathBuf,
-    /// What is there.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a [`Unit`] is.
+/// A [`Unit`]'s content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A file with that text.
@@ -35,7 +35,7 @@ pub enum Content {
     Link(PathBuf),
 }
 
-/// Who makes the units, and for which program.
+/// The context in which units are made.
 #[derive(Debug, Clone)]
 pub struct Maker<'a> {
     /// The absolute path of `zmeld`.
@@ -43,13 +43,13 @@ pub struct Maker<'a> {
     /// The main file of the configuration. Exported units read it when they run; those of
     /// the generator, and those without it, read `/etc/zmeld.toml` and its drop-ins.
     pub source: Option<&'a Path>,
-    /// What is mounted at boot where the units are for.
+    /// The fstab of the machine that the units are for.
     pub fstab: &'a Fstab,
     /// They are exported, with an `[Install]` section, and not the generator's, with links.
     pub install: bool,
 }
 
-/// Where a service is wanted.
+/// Targets that want services.
 const SWAP: &str = "swap.target";
 const MULTI_USER: &str = "multi-user.target";
 
@@ -314,7 +314,7 @@ impl Maker<'_> {
         self.link(units, MULTI_USER, file);
     }
 
-    /// What the command is told of its configuration.
+    /// The command's option for its configuration.
     fn config_words(&self) -> String {
         let file = self.source.filter(|_| self.install);
         file.map_or_else(String::new, |file| {

@@ -32,7 +32,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
             .or_else(|| mask_of_generator(&tree, "systemd-fstab-generator"))
             .map(|file| SourceLine::of_tool(&file, "a mask")),
     };
-    // What has a line already, which systemd takes, whatever it is named there.
+    // Numbers of the lines that systemd takes, by the path that they lead to.
     let mut seen: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for (line, fields) in table(root, FSTAB, |c| c == ' ' || c == '\t')? {
         let [device, _, kind, more @ ..] = fields.as_slice() else {
@@ -242,9 +242,9 @@ struct Volume {
     device: String,
     /// Nothing where it asks for a passphrase or does what zmeld does not.
     encryption: Option<Encryption>,
-    /// What zmeld would have to do and does not: an option, a key on another device.
+    /// Unsupported by zmeld: an option, a key on another device.
     unknown: Option<String>,
-    /// What is otherwise here.
+    /// A difference here.
     remark: Option<&'static str>,
     discards: bool,
     may_fail: bool,
@@ -259,20 +259,20 @@ const KNOWN_OF_RANDOM: [&str; 5] = ["swap", "plain", "cipher", "size", "hash"];
 /// Those of a LUKS volume, whose header says the rest.
 const KNOWN_OF_LUKS: [&str; 1] = ["luks"];
 
-/// What is to be said of a key that is a path on another device, as `/keyfile:LABEL=keydev`.
+/// The remark on a key that is a path on another device, as `/keyfile:LABEL=keydev`.
 fn elsewhere(key: &str) -> Option<String> {
     let (_, device) = key.rsplit_once(':')?;
     let is_tag = matches!(device.parse(), Ok(Location::Tag { .. }));
     (is_tag || device.starts_with("/dev/")).then(|| format!("its key is on {device}"))
 }
 
-/// What systemd takes where crypttab has a size and no cipher, and the other way round.
+/// Defaults of systemd where crypttab has a size and no cipher, or the other way round.
 const CIPHER: &str = "aes-cbc-essiv:sha256";
 const KEY_SIZE: u16 = 256;
 
 fn volumes(root: &Path, kernels: &str) -> Result<Vec<Volume>, HostError> {
     let mut volumes = Vec::new();
-    // What keeps systemd from opening any, or those of later lines.
+    // The reason why systemd opens none, or none of later lines.
     let word = ["luks", "luks.crypttab"]
         .into_iter()
         .find(|word| is_off(kernels, word));

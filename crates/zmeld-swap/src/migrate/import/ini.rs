@@ -16,7 +16,7 @@ pub(super) type Section = BTreeMap<String, (String, SourceLine)>;
 /// All sections by their names. One without keys has the empty one, as they all do.
 pub(super) type Sections = BTreeMap<String, Section>;
 
-/// Whose rules say which files are read.
+/// The rules by which files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
     /// systemd's `conf_files_list`: links are followed.
@@ -78,7 +78,7 @@ fn is_hidden(file: &Path) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// What one line of a file says, or several that belong together.
+/// One line of a file, or several that belong together.
 pub(super) struct Entry {
     /// None before the first section.
     pub section: Option<String>,
@@ -93,7 +93,7 @@ const END: &str = "[the end of what was said before]";
 /// More lines are no value of anybody's.
 const LINES_MAX: usize = 256;
 
-/// What zram-generator's library reads in that text.
+/// Parses a text as zram-generator's library does.
 ///
 /// # Errors
 /// The line for which it reads nothing, and why.
@@ -194,7 +194,7 @@ pub(super) fn read(
     }
 }
 
-/// What a key says: its value and its line.
+/// The value of a key, and its line.
 pub(super) fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s SourceLine)> {
     section.get(key).map(|(value, line)| (value.as_str(), line))
 }

@@ -1,4 +1,4 @@
-//! What other tools set up, as a configuration of zmeld.
+//! Imports other tools' swap as zmeld configuration.
 //!
 //! | module | whose words it knows |
 //! |---|---|
@@ -28,20 +28,20 @@ pub mod rpi_swap;
 pub mod zram_generator;
 pub mod zram_tools;
 
-/// What was found on a machine.
+/// The result of an import.
 #[derive(Debug, Clone, Default)]
 pub struct Imported {
     /// The tiers, sorted by their priorities.
     pub config: Config,
-    /// Where each came from.
+    /// Each tier's source.
     pub comments: Comments,
-    /// What was not carried over, each with file and line and the reason.
+    /// Settings not carried over, each with file, line and reason.
     pub left: Vec<String>,
     /// The files that said something about swap.
     pub files: Vec<PathBuf>,
-    /// What sets it up at boot.
+    /// The tools found.
     pub tools: Vec<Tool>,
-    /// What lines of swap in `/etc/fstab` name.
+    /// Paths in swap lines of `/etc/fstab`.
     named: Vec<PathBuf>,
     /// zram-generator makes a file system, too, which stays with it.
     has_mount: bool,
@@ -71,7 +71,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     Ok(imported)
 }
 
-/// What sets swap up at boot.
+/// A boot-time swap tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     /// Lines of `/etc/fstab`.
@@ -93,7 +93,7 @@ impl Tool {
 
     fn ways_off(self) -> &'static [&'static str] {
         match self {
-            // Where no line is left, systemd takes the swap partitions of a GPT by itself.
+            // Without any line, systemd takes the swap partitions of a GPT by itself.
             Tool::Fstab => &["put noauto among the options of the lines quoted below in /etc/fstab (without any swap line, systemd may switch swap partitions on by itself)"],
             Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are; zmeld enable needs their volumes closed (swapoff /dev/mapper/NAME; cryptsetup close NAME), a boot does not"],
             Tool::ZramTools => &["systemctl disable zramswap"],
@@ -111,9 +111,8 @@ impl Tool {
 }
 
 impl Imported {
-    /// What switches off what sets swap up at boot, those tools that make compressed devices
-    /// or all of them, in order. None of it touches what is on now: what is swapped out has
-    /// to fit back first.
+    /// Steps that switch off the tools that set swap up at boot, in order: all of them, or those
+    /// that make compressed devices. None touches active swap: its pages have to fit back first.
     pub fn ways_off(&self, only_for_ram: bool) -> Vec<&'static str> {
         let tools = self.tools.iter();
         let tools = tools.filter(|tool| tool.is_for_ram() || !only_for_ram);
@@ -214,13 +213,13 @@ impl Imported {
     }
 }
 
-/// What systemd has `swapon` told by the options of a swap unit.
+/// Options of a swap unit, as systemd passes them to `swapon`.
 struct SwapOptions<'o> {
     discard: Discard,
     /// None where none is given.
     priority: Option<i16>,
     may_fail: bool,
-    /// What was not understood, with the reason; other options, which may be known elsewhere.
+    /// Options not understood, with the reason; others, which may be known elsewhere.
     wrong: Vec<(&'o str, &'static str)>,
     others: Vec<&'o str>,
 }
@@ -294,7 +293,7 @@ struct SourceLine {
 }
 
 impl SourceLine {
-    /// What a tool does without being told, beside the file that could say it.
+    /// A remark on a whole file, such as a tool's default.
     fn of_tool(file: &Path, text: &str) -> SourceLine {
         SourceLine {
             file: file.to_owned(),
@@ -319,7 +318,7 @@ impl std::fmt::Display for SourceLine {
     }
 }
 
-/// What a line is told for that ends as those of DOS.
+/// Message for a line with a DOS line ending.
 fn carriage_return(file: &str) -> String {
     format!("it ends with a carriage return, which is read as a part of it (sed -i 's/\\r$//' {file} removes them)")
 }

@@ -1,5 +1,5 @@
-//! What else sets swap up at boot and is not read: each is named. And what an administrator put
-//! in the place of a unit or a generator, so that it sets nothing up.
+//! Other tools that set swap up at boot, which are only named. And masks, which an administrator
+//! put in place of a unit or a generator, so that it sets nothing up.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,17 +40,17 @@ const NOT_READ: &str =
     "zmeld does not read it; what it sets up has to be written as a tier, and switched off there";
 /// Azure's agent, which sets swap up where this line says so.
 const AGENT: (&str, &str) = ("/etc/waagent.conf", "ResourceDisk.EnableSwap=y");
-/// What is there where the package is that is read.
+/// A program of the package that is read.
 const ZRAM_TOOLS: &str = "/usr/sbin/zramswap";
 
-/// Where units come before those of generators, the strongest first.
+/// Folders whose units override generated ones, the strongest first.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/etc/systemd/system",
     "/run/systemd/system",
 ];
-/// And generators before those of packages.
+/// Those of generators, over packaged ones.
 const GENERATORS: [&str; 3] = [
     "/run/systemd/system-generators",
     "/etc/systemd/system-generators",

@@ -18,7 +18,7 @@ const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/run", "/etc"];
 
 const FILE: &str = "rpi/swap.conf";
 
-/// What is there where the package is, whoever removed its file.
+/// Files of the package, whoever removed its configuration.
 const GENERATORS: [&str; 2] = [
     "/usr/lib/systemd/system-generators/rpi-swap-generator",
     "/lib/systemd/system-generators/rpi-swap-generator",
@@ -125,7 +125,7 @@ fn note_unknown(sections: &Sections, into: &mut Imported) {
     }
 }
 
-/// What it does where the file says nothing, `auto`, or something that it does not know.
+/// The mechanism, also where the file says nothing, `auto`, or an unknown word.
 fn mechanism<'s>(main: &'s Section, into: &mut Imported) -> &'s str {
     const BOTH: &str = "zram+file";
     match get(main, "Mechanism") {
@@ -156,7 +156,7 @@ fn device(zram: &Section, by_default: &SourceLine, into: &mut Imported) -> Secti
 }
 
 /// A size as zram-generator's arithmetic has it, and the line that says it: a fixed one,
-/// or a multiple of RAM up to a limit, which an empty value takes away. What is negative is a
+/// or a multiple of RAM up to a limit, which an empty value takes away. A negative one is a
 /// number to its scripts, too, of which nothing comes.
 fn size(section: &Section, by_default: &SourceLine, into: &mut Imported) -> (String, SourceLine) {
     if let Some((value, line)) = get(section, "FixedSizeMiB").filter(|(value, _)| !value.is_empty())

@@ -31,7 +31,7 @@ const BYTES_PER_BYTE: u64 = 256;
 /// The line for which zram-generator makes no device at all, and what is wrong with it.
 type Refused = (SourceLine, String);
 
-/// What all files say together.
+/// All files, merged.
 #[derive(Default)]
 struct MergedFiles {
     devices: Sections,
@@ -62,7 +62,7 @@ pub(super) fn import(
     Ok(())
 }
 
-/// What the files say, and the kernel's command line.
+/// Reads the files and the kernel's command line.
 fn read(
     root: &Path,
     rpi: &ZramWanted,
@@ -94,7 +94,7 @@ fn read(
     if !matches!(rpi, ZramWanted::NotAsked) {
         files.retain(|file| !file.ends_with(rpi_swap::CONTROL));
     }
-    // What the drop-in of rpi-swap has to say comes where that would stand.
+    // The settings of rpi-swap take the place of its drop-in.
     let before =
         |file: &PathBuf| !is_drop_in(file) || file.file_name() < Some(rpi_swap::CONTROL.as_ref());
     let place = files.iter().take_while(|file| before(file)).count();
@@ -148,7 +148,7 @@ fn switch(root: &Path) -> Option<(String, bool)> {
     })
 }
 
-/// What rpi-swap asks for, over what weaker files said.
+/// Adds rpi-swap's settings over those of weaker files.
 fn add(rpi: &ZramWanted, sections: &mut Sections) {
     if let ZramWanted::Device(device) = rpi {
         let section = sections.entry(FIRST.to_owned()).or_default();
@@ -322,7 +322,7 @@ fn is_of_another_machine(
     is_more
 }
 
-/// What a key becomes, with the comment that says where it came from.
+/// A key's new value, with the comment that names its source.
 type Commented<T> = (T, String);
 
 fn device(
@@ -358,7 +358,7 @@ fn device(
     }
 }
 
-/// Where the device writes back to, with a comment where it does.
+/// Sets the writeback device, and returns a comment on it.
 fn writeback(
     section: &Section,
     device: &mut RamDevice,
@@ -594,7 +594,7 @@ fn codec(name: &str, parameters: &str, line: &SourceLine, into: &mut Imported) -
     Some(codec)
 }
 
-/// What zram's `recompress` is told, as far as a rule has words for it.
+/// Imports zram's `recompress` parameters, as far as a rule has them.
 fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
     let mut rule = RecompressRule::default();
     for parameter in parameters

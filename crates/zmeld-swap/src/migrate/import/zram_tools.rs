@@ -48,7 +48,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     Ok(())
 }
 
-/// Where each key came from.
+/// The source of each key.
 type Comments = [(&'static str, String); 3];
 
 /// The line for which there is no tier, and why.
@@ -109,7 +109,7 @@ fn variable(line: &str) -> Option<(String, Option<String>)> {
     let begin = line.strip_prefix("export").unwrap_or(line).trim_start();
     let is_name = begin.starts_with(&format!("{name}="));
     let is_name = is_name && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    // What ends a command outside of quotes.
+    // These end a command outside of quotes.
     let is_one = !value.contains([';', '&', '|', '<', '>', '(', ')']) || value.starts_with("$(");
     let is_plain = |text: &&str| {
         !text.contains(|c: char| c.is_whitespace() || c.is_control() || "$`\\\"'()".contains(c))
@@ -122,7 +122,7 @@ fn variable(line: &str) -> Option<(String, Option<String>)> {
 
 /// The device as its script makes it, with where each key came from.
 fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comments), Refused> {
-    // What is empty counts as not set.
+    // Empty values count as not set.
     let get = |name: &str| match variables.get(name) {
         None => Ok(None),
         Some((Some(value), line)) => Ok(Some((value.as_str(), line)).filter(|it| !it.0.is_empty())),

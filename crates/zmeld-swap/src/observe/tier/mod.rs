@@ -16,7 +16,7 @@ mod disk;
 mod ram;
 mod zswap;
 
-/// What kind of place a tier is.
+/// The kind of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ObservedKind {
@@ -52,7 +52,7 @@ impl ObservedKind {
     }
 }
 
-/// A row of the table. What a tier cannot know is absent.
+/// A row of the table. Unknown fields are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TierState {
     /// The device's name, the swap file's path, or `zswap`.
@@ -60,7 +60,7 @@ pub struct TierState {
     /// The tier of the configuration that `zmeld up` made it for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_up_as: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: ObservedKind,
     /// The codec that new pages are compressed with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ fn judged(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
     ratio(pages_bytes, used_bytes).filter(|_| pages_bytes >= JUDGED_FROM)
 }
 
-/// What a recommended tier follows from.
+/// Inputs of a recommended tier.
 pub(crate) struct Inputs<'a> {
     pub machine: &'a Machine,
     pub choice: &'a UserChoice,

@@ -111,7 +111,7 @@ fn state(of: &Observation, device: &Device) -> TierState {
     }
 }
 
-/// What its pages come to, where it holds enough of them to judge by.
+/// The ratio of its pages, where it holds enough of them to judge by.
 fn judged_ratio(tier: &TierState) -> Option<f64> {
     let elsewhere = [tier.same_filled_bytes, tier.writeback_bytes];
     let elsewhere = elsewhere.into_iter().flatten();

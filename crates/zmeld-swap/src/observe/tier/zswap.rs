@@ -5,7 +5,7 @@ use zmeld_config::{Zpool, Zswap};
 
 use super::*;
 
-/// What takes pages before swap areas do.
+/// The tier in front of swap areas.
 pub(super) fn in_front(of: &Observation) -> Option<TierState> {
     let zswap = of.zswap.as_ref()?;
     // Switched off, it still holds what went in before.

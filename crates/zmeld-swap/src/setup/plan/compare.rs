@@ -1,16 +1,16 @@
-//! What of a plan is in place already, what has to go, what is missing: decided here,
-//! once, for `plan`, `--dry-run`, `up`, `status` and `config check`.
+//! Decides what of a plan is in place, has to go or is missing, once for `plan`, `--dry-run`, `up`,
+//! `status` and `config check`.
 //!
 //! Values are compared one by one, and so is what the kernel changes while a RAM device is
 //! in use: it is changed there, and no page leaves it. Of the other steps of a part, those
 //! that are recorded, are the same as planned and still hold are kept, up to the first that
-//! is not. What is recorded after it goes, the last first, and what is planned from there on
-//! is applied. A device is made anew where another of its attributes is missing or wrong,
-//! since those can be written only once and go with the device.
+//! is not. Records after it go, the last first, and the steps planned from there on are
+//! applied. A device is made anew where another of its attributes is missing or wrong, since
+//! those can be written only once and go with the device.
 //!
 //! A zram device that is made anew has a name of its own in the records until the new one is
-//! swapped to ([`PlanPart::replaced`]), and goes then. What is left of it goes first
-//! the next time, as `NAME.left`.
+//! swapped to ([`PlanPart::replaced`]), and goes then. Its remains go first the next time,
+//! as `NAME.left`.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ use crate::setup::steps;
 
 use super::{Done, Plan, PlanPart};
 
-/// What becomes of the records of a part.
+/// The comparison of a part's records.
 pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
@@ -39,13 +39,13 @@ pub(crate) struct Compared {
 pub struct Leaving {
     /// The area.
     pub path: PathBuf,
-    /// What is in it, in bytes.
+    /// Bytes in use in it.
     pub bytes: u64,
     /// About how long that takes, in seconds; none where it hangs on a drive.
     pub seconds: Option<u64>,
 }
 
-/// What swapoff read back a second from zram with lzo-rle, on one busy processor of two.
+/// Bytes a second read by swapoff from zram with lzo-rle, on one busy processor of two.
 const LEAVING_BYTES_PER_S: u64 = 330 << 20;
 
 impl Leaving {
@@ -75,7 +75,7 @@ impl Leaving {
     }
 }
 
-/// What a step counts as that cannot be looked at.
+/// Treatment of a step that cannot be looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnUnreadable {
     /// The look fails: such a plan can be carried out.
@@ -135,7 +135,7 @@ impl Plan {
                     let how = "; changed in place, no page leaves the device";
                     planned.reason.push_str(how);
                 }
-                // What taking back changes, whichever part set it, may be as wanted then.
+                // A value may be as wanted once steps are taken back, of whichever part.
                 let mut then = undone.iter().filter_map(|record| record.puts_back(planned));
                 planned.done = then.next().unwrap_or(planned.done);
             }
@@ -230,7 +230,7 @@ pub(crate) fn compare(
     }
     let gone = &fixed[kept..];
     let mut removed: Vec<usize> = gone.iter().map(|(index, _)| *index).collect();
-    // What belongs to a device goes with it.
+    // Steps on a device go with it.
     let has_device = !gone
         .iter()
         .any(|(_, it)| matches!(it.step, Step::AddDevice(_)));

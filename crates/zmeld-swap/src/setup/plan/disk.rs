@@ -139,8 +139,8 @@ impl Planner<'_> {
         self.recorded(group).any(is_made) || is_file && is_unwritten(self.host, &path)
     }
 
-    /// What a place carries once what earlier runs did to it is taken back; none where they did
-    /// nothing to it.
+    /// Signatures of a place once the changes of earlier runs are taken back; none where they made
+    /// none.
     fn carried_after(&self, path: &Path) -> Option<Vec<String>> {
         let path = self.host.resolved(path);
         let records = self.records.iter();
@@ -169,7 +169,7 @@ impl Planner<'_> {
         carried
     }
 
-    /// What a place carries, or will, before anything is done to it.
+    /// Signatures of a place, now or later, before any change to it.
     fn carried(&self, path: &Path) -> Result<Vec<String>, Error> {
         self.carried_after(path)
             .map_or_else(|| signatures(self.host, path), Ok)
@@ -187,7 +187,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What is swapped to already keeps its priority.
+    /// Warns that an active area keeps its priority.
     fn warn_of_priority(&mut self, group: &str, path: &Path, active: &SwapArea, wanted: i16) {
         if wanted < 0 || active.priority == i32::from(wanted) {
             return;
@@ -323,8 +323,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses a drive that carries anything but what it is to become. Who may not
-    /// look at it can plan all the same: it is looked at again before it is written to.
+    /// Refuses a drive that carries anything but what it is to become. An unprivileged
+    /// user can plan all the same: it is looked at again before it is written to.
     pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
         let found = match self.carried(path) {
             Err(err) if err.is_denied() => Vec::new(),
@@ -362,9 +362,9 @@ impl Planner<'_> {
         }
     }
 
-    /// What is only to be used has to be what it is used as.
+    /// Refuses a place that is not yet what it is used as.
     fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
-        // Who may not look at it can plan all the same: swapon takes nothing else.
+        // An unprivileged user can plan all the same: swapon takes nothing else.
         let found = match self.carried(path) {
             Err(err) if err.is_denied() => return Ok(()),
             found => found?,

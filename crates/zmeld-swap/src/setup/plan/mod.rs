@@ -363,7 +363,7 @@ impl Plan {
                 }
             }
         }
-        // What cannot be planned is left as it is, and nothing else is said of it.
+        // A refused part is left as it is, and nothing else is said of it.
         let narrowed = (!refused.is_empty()).then(|| Options {
             only: Some(named(config, options, &refused)),
             ..options.clone()
@@ -607,8 +607,7 @@ impl<'a> Steps<'a> {
                 Some(record) if sets => record.before.clone(),
                 _ => before,
             },
-            // What is in place besides is known once all of the plan is: see
-            // `Plan::compare`.
+            // Other steps in place are known once all of the plan is: see `Plan::compare`.
             done: is_so,
             passed_over: false,
             reason: reason.into(),

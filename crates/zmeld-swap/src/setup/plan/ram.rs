@@ -196,7 +196,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What writeback goes to; nothing where an optional drive is missing.
+    /// The writeback device; none where an optional drive is missing.
     fn backing(
         &mut self,
         tier: &Tier,
@@ -301,9 +301,8 @@ impl Planner<'_> {
     }
 }
 
-/// What pages are compressed with, and what they may be compressed with again. An experiment
-/// compares what it names; a machine is better off with another codec than without swap, so
-/// what it has not got is passed over.
+/// Adds the codec and those for recompression. An experiment compares the codecs it names; a
+/// machine is better off with another codec than without swap, so a missing one is passed over.
 fn codecs(
     device: &RamDevice,
     machine: &Machine,

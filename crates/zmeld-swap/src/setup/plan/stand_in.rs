@@ -3,7 +3,7 @@
 //! off than one that does not swap.
 //!
 //! The tier keeps its size, limit, priority, discards, writeback, and its codecs, as far as
-//! zram has them. What only zmeld has, or only some kernels' zram, is left out: melding,
+//! zram has them. Features of zmeld alone, or of some kernels' zram, are left out: melding,
 //! zword, recompression.
 
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct StandIn {
     pub has: &'static str,
     /// Why, a sentence.
     pub why: String,
-    /// What brings about what was asked for, before the next `zmeld up`.
+    /// The way to what was asked for, before the next `zmeld up`.
     pub way_out: String,
 }
 
@@ -45,7 +45,7 @@ impl StandIn {
         )
     }
 
-    /// What is said of it, of the tier; `up`: the command that sets it up then.
+    /// The finding on the tier; `up`: the command that sets it up then.
     pub fn finding(&self, up: &str) -> Finding {
         let what = format!("a {} device stands in for {}", self.has, self.asked);
         let why = self.why.as_str();

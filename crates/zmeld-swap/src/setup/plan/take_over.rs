@@ -16,8 +16,8 @@ use super::{areas, tier, PlanPart, Planner, Steps};
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
 
-/// What the tool that set the areas up has them told of freed pages: the kernel does not
-/// say it of an area that is on. None where its devices differ in that.
+/// The discard option that the areas' tool sets: the kernel does not say it of an area that is on.
+/// None where its devices differ in that.
 fn discard_of(found: &Imported) -> Discard {
     let mut all = found.config.in_ram().map(|(_, device)| device.swap.discard);
     let first = all.next().unwrap_or_default();
@@ -29,8 +29,8 @@ fn discard_of(found: &Imported) -> Discard {
 
 impl Planner<'_> {
     /// The steps that switch the other areas off, after zmeld's own are on: what
-    /// comes back from them has somewhere to go. What was taken over before stays
-    /// so without being asked for again.
+    /// comes back from them has somewhere to go. Areas taken over before stay so
+    /// without being asked for again.
     pub(super) fn take_over(&mut self) -> Result<(), Error> {
         let others = self.others_in_ram();
         let recorded = self
@@ -59,7 +59,7 @@ impl Planner<'_> {
         if taken.is_empty() || !sure {
             return Ok(());
         }
-        // What it says of sizes is not looked at here.
+        // Imported sizes are not looked at here.
         let found = import(self.host.root(), self.machine.ram_bytes).ok();
         let discard = found.as_ref().map_or(Discard::None, discard_of);
         for off in &mut taken[known..] {
@@ -120,8 +120,8 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// What would stand beside what is there: refused, unless it is meant. A tier that
-    /// stands there already is not taken away again for it.
+    /// Refuses a tier beside others' compressed swap, unless it is meant. A tier that stands there
+    /// already is not taken away again for it.
     fn second_device(&mut self, others: &[&ActiveSwap]) {
         let config = self.config;
         let ram = self.machine.ram_bytes;
@@ -133,7 +133,7 @@ impl Planner<'_> {
             if !self.asked_for(asked) {
                 continue;
             }
-            // What was asked for does not help where the tier could fail.
+            // --take-over does not help where the tier could fail.
             let way_out = match self.options.take_over {
                 false => "zmeld up --take-over puts the tier in its place",
                 true => {

@@ -1,4 +1,4 @@
-//! What a plan asks of a tier, by its kind.
+//! A plan's work on a tier, by its kind.
 
 use zmeld_config::advice::size::table_bytes;
 use zmeld_config::advice::CompressedPlace;
@@ -24,8 +24,8 @@ pub(crate) fn add_capacity(kind: &Kind, ram_bytes: u64, coming: &mut PlannedCapa
     }
 }
 
-/// What it is beside compressed swap of somebody else: the warning, and its place among swap
-/// areas where it is one. None: they do not get in each other's way.
+/// Its conflict with others' compressed swap: the warning, and its place among swap areas where it
+/// is one. None: they do not get in each other's way.
 pub(super) fn conflict(
     kind: &Kind,
     ram_bytes: u64,

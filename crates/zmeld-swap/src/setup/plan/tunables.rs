@@ -114,10 +114,10 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What is swapped to when the plan is carried out.
+    /// Kinds of swap on once the plan is carried out.
     pub(super) fn kinds(&self) -> SwapKinds {
         let own = self.own_areas();
-        // What cannot be read was refused before.
+        // An unreadable list was refused before.
         let swaps = self.host.swaps().unwrap_or_default();
         let others = swaps.iter().filter(|area| !own.contains(&area.path));
         let (in_ram, others): (Vec<_>, Vec<_>) = others.partition(|area| area.is_in_ram());

@@ -233,7 +233,7 @@ impl Planner<'_> {
         self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
     }
 
-    /// What status would find.
+    /// Warns of a finding.
     fn found(&mut self, id: FindingId, key: &str, found: Option<Finding>) {
         if let Some(it) = found {
             self.warn(id, key, format!("{} ({}); {}", it.what, it.why, it.remedy));
@@ -303,7 +303,7 @@ impl Planner<'_> {
         self.warn(FindingId::Oversized, &key, what);
     }
 
-    /// Whether the image can be kept once this is set up.
+    /// Warns of an image that cannot be kept with this setup.
     fn hibernation(&mut self) {
         let machine = self.machine;
         let Some(sign) = &machine.hibernation else {

@@ -59,7 +59,7 @@ impl AddDevice {
         Ok(is_same.then(|| name.clone()))
     }
 
-    /// What has the name of the device by now, or may be it, and is left, in words.
+    /// Message on a device that is left, which has its name by now or may be it.
     fn other(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
         let Some(outcome) = &record.outcome else {
             let name = self.unnamed(host, record)?;

@@ -92,8 +92,8 @@ fn take(
     Ok(())
 }
 
-/// What of a file system is left to others: without it nothing can be written any more,
-/// no log and no configuration either.
+/// Space left to others on a file system: without it nothing can be written any more, no log and no
+/// configuration either.
 const RESERVE_MAX: u64 = 1 << 30;
 const RESERVE_PART: u64 = 20;
 

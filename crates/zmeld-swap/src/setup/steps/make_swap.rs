@@ -16,10 +16,10 @@ use zmeld_report::units::bytes;
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
 
-/// What was found where [`MakeSwap`] had nothing to do.
+/// Record where [`MakeSwap`] had nothing to do.
 pub(super) const IS_SWAP: &str = "swap";
 
-/// What was found where nothing can have been.
+/// Record of a mapping with a new key.
 const FRESH: &str = "fresh";
 
 /// Write a swap header, unless there is one.
@@ -27,12 +27,11 @@ const FRESH: &str = "fresh";
 pub struct MakeSwap {
     /// Where.
     pub device: DeviceRef,
-    /// What to call it.
+    /// Its label.
     pub label: String,
 }
 
-/// What a device or file carries: the types of the signatures that `wipefs`
-/// finds, `ext4`, `swap`, `gpt`.
+/// Signatures that `wipefs` finds on a device or file: `ext4`, `swap`, `gpt`.
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
     let text = host.run(&pin::named(host, wipefs, path)?);

@@ -59,7 +59,7 @@ fn is_busy(err: &Error) -> bool {
     err.refused_with() == Some(std::io::ErrorKind::ResourceBusy)
 }
 
-/// What a path leads to, held against the thing that a record is about.
+/// Comparison of a path's target with the thing of a record.
 pub(crate) enum PathMatch {
     /// Nothing is there.
     Gone,
@@ -80,8 +80,8 @@ fn thing(host: &Host, path: &Path, record: &Record) -> Result<PathMatch, Error> 
     Ok(was.differs(&now).map_or(PathMatch::Same, PathMatch::Other))
 }
 
-/// What is known before a header of that kind is made, unless there is one, and the new
-/// one's UUID. Refuses what carries anything else.
+/// The record before a header of that kind is made, unless there is one, with the new UUID. Refuses
+/// a place that carries anything else.
 fn before_header(
     host: &Host,
     path: &Path,

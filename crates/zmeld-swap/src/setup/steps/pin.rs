@@ -158,7 +158,7 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// What is not root's alone, with the way out.
+/// A foreign file's error, with the way out.
 fn foreign(host: &Host, err: HostError, way_out: impl FnOnce(&Path) -> String) -> Error {
     run_folder::foreign(host, err, way_out).into()
 }
@@ -269,8 +269,8 @@ pub(super) fn own_name(host: &Host, path: &Path) -> PathBuf {
 /// Devices stand on each other no deeper than that.
 const DEPTH_MAX: usize = 8;
 
-/// What a device is made of: a file behind a loop device is held to what holds for a
-/// swap file, however many devices stand between.
+/// Checks the layers below a device: a loop device's file has to meet the rules of a swap file,
+/// however deep it is.
 fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
     // A partition has it above itself.
     for path in ["loop/backing_file", "../loop/backing_file"] {
@@ -300,7 +300,7 @@ fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
 /// Whether a loop device is made of the file that has this path here. Its own says what the
 /// path was where it was opened, which may be a mount namespace of a user's.
 fn is_made_of(host: &Host, device: &Path, file: &Path) -> Result<bool, Error> {
-    // Who is not root is not told, and neither is who only looks: root asks again.
+    // Other users, and runs that only look, are not told: root asks again.
     if !rustix::process::geteuid().is_root() {
         return Ok(true);
     }

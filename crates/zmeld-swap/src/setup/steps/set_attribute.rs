@@ -113,7 +113,7 @@ impl SetAttribute {
         SetAttribute::new(RECOMPRESSION, format!("algo={codec} priority={priority}"))
     }
 
-    /// Where pages go that are not worth RAM.
+    /// The step that sets the backing device.
     pub fn backing(device: DeviceRef) -> SetAttribute {
         SetAttribute {
             with: Some(device),
@@ -346,7 +346,7 @@ impl Reversible for SetAttribute {
         if !context.host.exists(&path) {
             return Err(self.not_offered(context.group));
         }
-        // What is behind a mapping with a random key was looked at when it was opened.
+        // A drive below a random-key mapping was checked when that was opened.
         if let Some(DeviceRef::Path(drive)) = &self.with {
             refuse_to_lose(context.host, drive)?;
         }
@@ -409,8 +409,8 @@ impl Reversible for SetAttribute {
         if !record.done || context.added()?.is_none() {
             return Ok(false);
         }
-        // What is used up as it works, or cannot be read, is taken to hold; and so is what
-        // the kernel lacks, which another run would not find either.
+        // A value that is used up or cannot be read is taken to hold; and so is one that the kernel
+        // lacks, which another run would not find either.
         if record.before.is_some() || matches!(self.known().1, Shows::AtMost | Shows::Nothing) {
             return Ok(true);
         }

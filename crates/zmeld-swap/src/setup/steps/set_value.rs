@@ -13,7 +13,7 @@ use zmeld_linux::Host;
 pub struct SetValue {
     /// The file.
     pub path: String,
-    /// What it is to say.
+    /// The new value.
     pub value: String,
 }
 
@@ -52,7 +52,7 @@ impl SetValue {
         format!("set {} to {}", self.name(), self.value)
     }
 
-    /// What it belongs to: `vm.swappiness`, zswap.
+    /// Its subject: `vm.swappiness`, zswap.
     pub fn subject(&self) -> String {
         match self.path.starts_with(ZSWAP) {
             true => "zswap".to_owned(),
@@ -97,7 +97,7 @@ impl Reversible for SetValue {
         if now == *before {
             return Ok(());
         }
-        // What a step that failed left there, rounded by the kernel perhaps, is ours.
+        // A value left by a failed step, rounded by the kernel perhaps, is ours.
         if record.done && now != self.value {
             let text = format!(
                 "{} says {}, and said {before} before: it was set to {}, and is left as it is",

@@ -1,8 +1,8 @@
 //! A swap area that somebody else set up, switched off as long as zmeld's own takes
 //! its place.
 //!
-//! What it stands on stays as it is, with all its settings: a zram device whose area
-//! is off holds no pages, only its table. So taking it back is one `swapon`.
+//! Its device stays as it is, with all its settings: a zram device whose area is off holds no
+//! pages, only its table. So taking it back is one `swapon`.
 //!
 //! Whoever set it up may take it down meanwhile: without a swap header nothing can
 //! be switched on, which must not keep zmeld's own areas on.
@@ -21,7 +21,7 @@ use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
-/// Switch off somebody else's swap area. What was there before is its priority.
+/// Switch off somebody else's swap area. The earlier state is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwapOff {
     /// Which.

@@ -27,7 +27,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long one that was asked to stop may go on: the kernel hears a signal once all pages
 /// of a process are back.
 const HEEDS_WITHIN: Duration = Duration::from_secs(60);
-/// Where no page came back for so long, it is asked who keeps swapoff from it,
+/// After so long without a page, it is asked who keeps swapoff from it,
 const SLOW_AFTER: Duration = Duration::from_secs(10);
 /// and where nobody does, the drive counts as dead after so long.
 const STALLED_AFTER: Duration = Duration::from_secs(600);
@@ -97,7 +97,7 @@ impl Reversible for SwapOn {
         let area = context.host.path(looked_at()?);
         context.host.run(&swapon.arg(&area))?;
         if let Err(err) = looked_at() {
-            // What it is by now is what was just swapped to.
+            // The device now is the one just swapped to.
             let _ = context.host.run(&Invocation::new("swapoff").arg(area));
             return Err(err);
         }
@@ -136,7 +136,7 @@ impl Reversible for SwapOn {
             Area::Others(path, why) => {
                 context.tell_left(&path, why);
                 if self.device == DeviceRef::Added {
-                    // What was added says itself what is left of it.
+                    // The step that added it tells what is left.
                     context.remains.clear();
                 }
                 Ok(())
@@ -171,7 +171,7 @@ pub(crate) enum Area {
     Off,
     /// It is on.
     Ours(SwapArea),
-    /// What is on by its name is another, for this reason.
+    /// Another area is on by its name, for this reason.
     Others(PathBuf, &'static str),
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn areas<'a>(
 }
 
 impl SwapOn {
-    /// What became of the area that a record of this step is about.
+    /// The state of the area of a record of this step.
     pub(crate) fn area(
         &self,
         host: &Host,
@@ -450,8 +450,8 @@ fn run_swapoff(
     (result, met)
 }
 
-/// The command with that option. What discards a whole area takes as long as its
-/// drive needs for that.
+/// The command with that option. Discarding a whole area takes as long as its drive
+/// needs for that.
 pub(super) fn discarding(swapon: Invocation, discard: Discard) -> Invocation {
     match discard {
         Discard::None => swapon,

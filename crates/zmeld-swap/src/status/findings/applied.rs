@@ -1,5 +1,5 @@
-//! What was asked for and is not so: the kernel, another tool or a missing module
-//! silently decided otherwise.
+//! Settings that are not in effect: the kernel, another tool or a missing module silently decided
+//! otherwise.
 
 use super::{Finding, Remedy, View};
 use crate::observe::applied::AppliedTier;
@@ -31,8 +31,8 @@ pub(super) fn in_plain(view: &View) -> Vec<Finding> {
 }
 
 /// Another compressor than the kernel's command line names: the kernel falls back in
-/// silence where it has none of that name and cannot load it that early. What the
-/// configuration names counts more.
+/// silence where it has none of that name and cannot load it that early. The
+/// configuration counts more.
 pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     let wanted = view.wanted.zswap();
     let named = wanted.is_some_and(|it| it.compressor.is_some());

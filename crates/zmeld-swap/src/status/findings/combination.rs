@@ -51,8 +51,8 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     }
 }
 
-/// A device that another tool set up beside zmeld's own. What the plan refuses is on
-/// where the other came later, or an earlier zmeld let it pass.
+/// A device that another tool set up beside zmeld's own. The plan refuses it, but it is
+/// on where the other came later, or an earlier zmeld let it pass.
 pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;
@@ -154,12 +154,12 @@ pub(super) fn asked_for(view: &View, area: &Swap, device: &Device) -> Option<i32
     is_alone.then(|| priority_above(disk, area)).flatten()
 }
 
-/// What stands better in the device's place, the same whichever rule finds it.
+/// The better choice in the device's place, the same whichever rule finds it.
 fn zswap_instead(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let zswap = || zswap_for(view, swap);
     let writeback = "give the device a writeback partition and a [watch] writeback rule";
     match (&view.now.zswap, device.can_write_back) {
-        // Where it is on, a device that writes back would still be behind it.
+        // With zswap on, a device that writes back would be behind it.
         (Some(now), _) if now.enabled => {
             zswap().that("use zswap in front of the disk, without the device")
         }
@@ -301,7 +301,7 @@ pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
     })
 }
 
-/// What is in RAM is not there after power-off: an image needs swap on a drive.
+/// RAM is lost at power-off: an image needs swap on a drive.
 pub(super) fn hibernation(view: &View) -> Option<Finding> {
     let hibernation = &view.now.hibernation;
     let resume = hibernation.resume.as_ref()?;

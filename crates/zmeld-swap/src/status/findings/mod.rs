@@ -1,4 +1,4 @@
-//! What is wrong with a machine's swap, how one can tell, and what to do about it.
+//! Findings on a machine's swap: the problem, its evidence, and the way out.
 //!
 //! [`RULES`] is the list: each rule looks at an [`Observation`] and at what was
 //! asked for, and says what it found with the numbers that it saw. `docs/findings.md`
@@ -34,7 +34,7 @@ pub use zmeld_config::{Finding, FindingId, Severity};
 
 /// A rule.
 pub struct Rule {
-    /// What it finds.
+    /// Its finding.
     pub id: FindingId,
     /// How much that matters, at most.
     pub severity: Severity,
@@ -173,9 +173,8 @@ const OF_DATA: [FindingId; 4] = [
     FindingId::NotEncrypted,
 ];
 
-/// What is wrong now, the gravest first. What the configuration accepts by name
-/// (`accept`) is left out. A machine without a configuration is compared with what
-/// `zmeld up` was asked for.
+/// Findings now, the gravest first. Those that the configuration accepts (`accept`) are left out. A
+/// machine without a configuration is compared with what `zmeld up` was asked for.
 pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
     let wanted = &outstanding.wanted;
     let view = View {

@@ -1,4 +1,4 @@
-//! What several rules say to do, as commands for this machine.
+//! Remedies of several rules, as commands for this machine.
 
 use super::{Remedy, View};
 use crate::observe::{Services, Swap};

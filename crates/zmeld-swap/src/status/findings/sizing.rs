@@ -18,7 +18,7 @@ const HOVERING: f64 = 0.05;
 /// Below this, no pool of zswap is nearly full, whatever its threshold.
 const POOL_FULL_MIN: f64 = 0.7;
 
-/// What helps where compressing more does not.
+/// Way out if compressing more does not help.
 const MORE: &str =
     "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
                     \"disk\"; zmeld up --tier disk would set up that alone)";
@@ -160,8 +160,8 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
     let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
     let limit = zswap.limit_bytes(&view.now.memory);
     let fill = share(zswap.memory_used_bytes, limit);
-    // Where it was full, the kernel takes pages again below this threshold (90 %), so that the pool
-    // stays about there: it is found all the while.
+    // A pool that was full takes pages again below this threshold (90 %), so that it stays about
+    // there: it is found all the while.
     let stays = zswap.accept_threshold_percent as f64 / 100.0 - HOVERING;
     if limit == 0 || fill < NEARLY_FULL.min(stays.max(POOL_FULL_MIN)) {
         return None;
@@ -196,8 +196,8 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
     ))
 }
 
-/// What a device is to become, so that no rule about its size or limit finds it again: one
-/// answer for all of them.
+/// New size and limit of a device with which no rule about them finds it again: one answer for all
+/// of them.
 struct Fit {
     /// In percent of RAM, where it has to be made anew for it.
     size_percent: Option<u32>,
@@ -310,7 +310,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
         }
     }
     found.extend(pool_near_limit(view));
-    // What was refused already has a finding of its own.
+    // A refusal has a finding of its own.
     let quiet = |group: &&LimitedGroup| view.now.lately.refused(group) == 0;
     let groups = view.now.groups.iter().filter(quiet);
     found.extend(groups.filter_map(|group| group_near_limit(view, group)));

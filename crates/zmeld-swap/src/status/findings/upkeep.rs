@@ -1,4 +1,4 @@
-//! What nobody does: discards, writeback, recompression.
+//! Missing upkeep: discards, writeback, recompression.
 
 use zmeld_report::units::{bytes, count};
 

@@ -39,7 +39,7 @@ use super::{Round, PIECE_BYTES, RELEASE};
 const READ_MAX: usize = 2 << 20;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
-/// Where what was idle comes back it must have been idle for longer, up to so many times.
+/// The idle time grows while idle memory comes back, up to so many times.
 const WAIT_MAX: u64 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
 /// together, since page tables are walked; nor does reading them.
@@ -92,7 +92,7 @@ pub(super) fn enabled(host: &Host) -> Option<u64> {
     u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
-/// Whether the kernel refuses what it is told for good.
+/// Returns true if the kernel's refusal is lasting.
 pub(super) fn is_lasting(err: &HostError) -> bool {
     err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT])
 }
@@ -110,7 +110,7 @@ pub(super) struct LruGenSnapshot {
 }
 
 impl LruGenSnapshot {
-    /// What it tells of the groups of those paths and of what is below them.
+    /// Reads the generations of those groups and of the groups below them.
     pub fn read(host: &Host, paths: &BTreeSet<&Path>) -> Result<LruGenSnapshot, HostError> {
         let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
         let free = Meminfo::new(&memory).bytes("SwapFree");
@@ -163,13 +163,13 @@ impl LruGenSnapshot {
         self.groups.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether that place is not among those that were told.
+    /// Returns true if that path was cut off the reading.
     pub fn cuts_off(&self, path: &Path) -> bool {
         self.is_cut && self.of(path).is_empty()
     }
 }
 
-/// What all groups together may cost: a hundredth of the time each.
+/// Budget of all groups' walks and reads: 1 % of the time each.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
     /// When page tables may be walked again, of whatever group.
@@ -288,19 +288,19 @@ pub(super) struct Generations {
     in_vain: u32,
 }
 
-/// What came of a round.
+/// Result of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// What was asked for, and went to swap meanwhile.
+    /// Bytes asked for that went to swap meanwhile.
     pub bytes: u64,
     /// The group became smaller, or has more in swap.
     pub is_seen: bool,
-    /// What was asked for, or went if that is more: the step is spent by it.
+    /// Bytes asked for, or gone if more: the step is spent by them.
     spent: u64,
 }
 
 struct Idle {
-    /// Where its counters are.
+    /// Folder of its counters.
     folder: PathBuf,
     group: u64,
     node: u32,
@@ -327,7 +327,7 @@ impl Generations {
     /// twice as long from now on, up to a bound: after how long that is.
     pub fn came_back(&mut self, now: Instant) -> Option<Span> {
         self.not_calm = Some(now);
-        // What comes back at once was asked for before it was changed.
+        // Memory that comes back at once was taken before the change.
         let is_shown = self.has_taken && self.is_past(self.changed, 1, now);
         let most = self.rule_ms.saturating_mul(WAIT_MAX);
         if !is_shown || self.idle_ms >= most {
@@ -390,7 +390,7 @@ impl Generations {
         &self.path
     }
 
-    /// Where the youngest generation is old enough for another one to begin.
+    /// Nodes of groups whose youngest generation is old enough for the next.
     pub fn due(&self, told: &LruGenSnapshot, group: &Path) -> Vec<Due> {
         let page = rustix::param::page_size() as u64;
         let length_ms = (self.idle_ms / u64::from(IN_IDLE_TIME)).max(1);
@@ -458,7 +458,7 @@ impl Generations {
                 taken.spent += gone.max(piece);
                 taken.is_seen |= is_seen;
                 self.has_taken |= is_seen;
-                // What is left of it was used meanwhile, or finds no room.
+                // The rest was used meanwhile, or finds no room.
                 let is_over = match told.is_without_files {
                     true => !is_seen,
                     false => gone < piece || after.file_bytes < before.file_bytes,
@@ -473,7 +473,7 @@ impl Generations {
         Ok(())
     }
 
-    /// What is idle, that for the longest time first.
+    /// Idle generations, the longest idle first.
     fn idle(
         &self,
         told: &LruGenSnapshot,
@@ -541,7 +541,7 @@ fn is_promised(
     Ok(is_kept)
 }
 
-/// What a group has, as far as orders change it.
+/// Memory and swap use of a group.
 #[derive(Debug, Clone, Copy)]
 struct GroupUsage {
     /// To the page; that of groups below is in it.

@@ -1,4 +1,4 @@
-//! What a control group's files tell of its memory, version 2.
+//! Memory of a control group by its files, version 2.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Reading {
         };
         let counted = |name: &str| counters::count(&stat, name);
         let (refaults, swapped_in) = match is_swapped {
-            // What comes back on another node is no refault for the kernel, by its generations.
+            // With generations, a page that comes back on another node is no refault.
             true => (
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
@@ -82,7 +82,7 @@ impl Reading {
     }
 }
 
-/// What `memory.min` and `memory.low` keep for a group, whichever is more; none where it has neither.
+/// The larger of a group's `memory.min` and `memory.low`; none where it has neither.
 pub(super) fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
     let number = |file: &str| host.number(group.join(file));
     Ok(number("memory.min")?.max(number("memory.low")?))

@@ -7,8 +7,8 @@
 //! of the group itself the kernel passes over where it is asked by itself, so that here
 //! nothing is asked of what they keep.
 //!
-//! Where the kernel has a multi-generational LRU (Linux 6.1), by that: then it is known,
-//! page by page, for how long what is taken was not used.
+//! The multi-generational LRU (Linux 6.1) is used where the kernel has one: it tells, page by page,
+//! for how long memory was not used.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -45,7 +45,7 @@ use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
 /// A round takes no longer, for whatever else the watch has to do.
 const ROUND_MAX: Duration = Duration::from_secs(2);
-/// What the kernel is asked for at a time.
+/// Bytes asked of the kernel at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 /// Errors that are told a minute.
 const FAILURES_TOLD: u32 = 5;
@@ -70,12 +70,12 @@ const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memor
 const CUT: &str =
     "there are too many control groups for lru_gen to list, and it leaves this one out";
 
-/// What is said of a name in the rule that no group has.
+/// Message for a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Where the groups are that memory can be reclaimed from.
+/// Hierarchy of groups that memory can be reclaimed from.
 ///
 /// # Errors
 /// When nothing can be reclaimed there.
@@ -137,11 +137,11 @@ struct ReclaimTarget {
     /// Its path as the kernel tells it, where that goes by generations; none: by its file.
     path: Option<PathBuf>,
     why: String,
-    /// What became of it; none before it was looked at.
+    /// Its account; none before the first look.
     account: Option<Account>,
 }
 
-/// Where it is looked, for how long, and who is told.
+/// A round's machine, time limits and listener.
 struct Round<'a> {
     host: &'a Host,
     /// When it is, for those who look back.
@@ -187,7 +187,7 @@ impl<'a> Round<'a> {
         self.is_stopped() || self.host.now() >= self.end
     }
 
-    /// What `now` has become.
+    /// The current time.
     fn by_now(&self) -> Instant {
         self.now + (self.host.now() - self.began)
     }
@@ -203,7 +203,7 @@ pub(super) struct Reclaimer {
     noted: Option<Instant>,
     targets: Targets,
     groups: BTreeMap<PathBuf, ReclaimTarget>,
-    /// What the kernel's generations were in this round, where they are used.
+    /// The kernel's generations in this round, where they are used.
     told: Option<LruGenSnapshot>,
     walks: Walks,
     /// Not all of them were told, and that was said.
@@ -216,19 +216,19 @@ pub(super) struct Reclaimer {
     blind: Option<String>,
     /// Swap was full at the last look.
     is_swap_full: bool,
-    /// What was told last, so that a thing that stays is told once.
+    /// The error told last, so that one that stays is told once.
     failed: Option<String>,
     in_vain: Vec<String>,
     /// Errors told since groups were chosen.
     failures_told: u32,
-    /// Where the next round begins.
+    /// Start of the next round.
     next: Option<PathBuf>,
-    /// What a watch before learnt of groups, by their paths; none before it was read.
+    /// Results of an earlier watch, by group path; none before they are read.
     learnt: Option<BTreeMap<String, Learnt>>,
 }
 
-/// What was learnt of a group in which reclaim cost too much. It is kept in /run, so that a
-/// watch that is started anew does not make it thrash once more.
+/// Pace learnt in a group in which reclaim cost too much. It is kept in /run, so that a watch that
+/// is started anew does not make it thrash once more.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Learnt {
     step: f64,
@@ -239,7 +239,7 @@ struct Learnt {
 
 const LEARNT: &str = "/run/zmeld/reclaim-learnt.json";
 
-/// What became of a group that is reclaimed from.
+/// State of a group that is reclaimed from.
 #[derive(Debug)]
 struct Account {
     shown: String,
@@ -299,7 +299,7 @@ impl Reclaimer {
         }
         self.hold(busy, round);
         if self.blind.is_some() {
-            // What they have cost is not forgotten while nothing may be done with them.
+            // Their costs are not forgotten while nothing may be reclaimed.
             let accounts = self.groups.values_mut();
             let accounts = accounts.filter_map(|it| it.account.as_mut());
             accounts.for_each(|it| it.pace.hold(now));
@@ -346,7 +346,7 @@ impl Reclaimer {
         }
         // Both have a bound of their own, and leave the others their time.
         round.end = round.host.now() + ROUND_MAX;
-        // Where the last round left off for want of time, this one begins.
+        // This round begins where the last one ran out of time.
         let groups = self.groups.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
             groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
@@ -402,7 +402,7 @@ impl Reclaimer {
         accounts.map(|it| it.reclaimed_bytes).sum()
     }
 
-    /// What the kernel's generations are now, where they are used.
+    /// The kernel's generations now, where they are used.
     fn tell(&mut self, round: &mut Round) -> Option<LruGenSnapshot> {
         let paths = self.groups.values().filter_map(|it| it.path.as_deref());
         let paths: BTreeSet<&Path> = paths.collect();
@@ -562,7 +562,7 @@ impl Reclaimer {
         Err(Error::CannotReclaim(why))
     }
 
-    /// Whether nothing may be reclaimed anywhere, and why.
+    /// Notes why nothing may be reclaimed anywhere.
     fn hold(&mut self, busy: Option<String>, round: &mut Round) {
         let host = round.host;
         let full = match self.is_swap_full {
@@ -651,7 +651,7 @@ impl Reclaimer {
         let Some(account) = &mut target.account else {
             return Ok(());
         };
-        // What refuses once costs the group no account.
+        // A refusal does not end the group's account.
         match account.reclaim(told, group, wanted, round) {
             Err(Error::Host(err)) if account.generations.is_some() => {
                 self.refused_generations(err, round);
@@ -786,7 +786,7 @@ impl Account {
     }
 
     fn cost(&self, rule: &ReclaimRule) -> Cost {
-        // Where nothing is allowed, anything is too much.
+        // Any cost is too much where none is allowed.
         let part = |measured: f64, allowed: f64| match measured == 0.0 {
             true => 0.0,
             false => measured / allowed,

@@ -26,7 +26,7 @@ const REST_FIRST: Duration = Duration::from_secs(30);
 const REST_MAX: Duration = Duration::from_secs(600);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a group's memory cost lately, in parts of what is allowed.
+/// A group's recent cost, in parts of what is allowed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cost {
     /// Of time that tasks waited.
@@ -41,7 +41,7 @@ impl Cost {
     }
 }
 
-/// What is to be done with a group now.
+/// The next action on a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Turn {
     /// So many bytes are reclaimed.
@@ -78,8 +78,8 @@ impl Pace {
         self.step
     }
 
-    /// What was learnt: the step, how long the next rest is, and how long this one lasts still;
-    /// nothing where nothing ever cost too much.
+    /// The learnt step, the next rest, and the time left of this one; none where nothing ever cost
+    /// too much.
     pub fn learnt(&self, now: Instant) -> Option<(f64, Duration, Duration)> {
         let left = self
             .resting_until
@@ -99,7 +99,7 @@ impl Pace {
         self.resting_until.is_some()
     }
 
-    /// What is to be done by what it cost.
+    /// The action that its cost allows.
     pub fn turn(&mut self, memory_bytes: u64, cost: Cost, now: Instant) -> Turn {
         let part = cost.part();
         if let Some(until) = self.resting_until {
