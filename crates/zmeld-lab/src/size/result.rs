@@ -96,7 +96,7 @@ pub struct SizeSearch {
     pub full: bool,
     /// Parameters of the search.
     pub question: Question,
-    /// Where random orders start.
+    /// Seed of random orders.
     pub seed: u64,
     /// The machine.
     pub machine: HostFacts,

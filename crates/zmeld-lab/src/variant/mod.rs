@@ -81,12 +81,12 @@ pub struct GuestDisk {
     pub is_fast: bool,
 }
 
-/// What sizes in a variant may refer to, bytes.
+/// Bases of sizes in a variant, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeBases {
     /// The memory limit of the run.
     pub limit: u64,
-    /// What the workload needs.
+    /// The workload's footprint.
     pub footprint: u64,
 }
 
