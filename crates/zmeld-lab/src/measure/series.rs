@@ -53,8 +53,8 @@ impl Series {
             .is_none_or(|last| at_s - last.at_s >= self.every_s - slack_s)
     }
 
-    /// Mean use over the second half of the run: by then the workload's initial data are there. None
-    /// without a sample.
+    /// Mean use over the second half of the run: by then the workload's initial data
+    /// are there. None without a sample.
     pub fn figures(&self) -> Vec<(String, f64)> {
         let half = self.samples.last().map_or(0.0, |last| last.at_s / 2.0);
         let late: Vec<&Sample> = self.samples.iter().filter(|it| it.at_s >= half).collect();

@@ -85,7 +85,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
-        // What cannot be compared is no all-clear.
+        // A failed comparison is no all-clear.
         status.configuration_problem.is_some()
             || status.findings.iter().any(|f| f.severity >= least)
     });

@@ -1,5 +1,5 @@
-//! What the commands print against `zmeld schema`: every result fits its schema, and has
-//! no field that the schema does not name.
+//! Output of the commands against `zmeld schema`: every result fits its schema, and has no field
+//! that the schema does not name.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -114,7 +114,7 @@ fn what_is_printed_fits_its_schema() {
         let mut args = args;
         args.push("--json");
         let output = zmeld(&args).output().unwrap();
-        // What else swaps here may be in the way of a plan, which up would refuse.
+        // Other swap here may be in the way of a plan, which up would refuse.
         let is_plan = args[0] == "plan" && code(&output) == 2;
         let said = text(&output.stderr);
         assert!(is_plan || code(&output) == 0, "{args:?}: {said}");
