@@ -679,7 +679,7 @@ impl<'a> Engine<'a> {
         }
         let record = self.detail.traffic;
         let mut remote = 0;
-        // What the same references take locally, and what they take where the pages are, both undisturbed.
+        // Time of the same references, undisturbed: all local, and each where its page is.
         let local_time = refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
         let traffic = &mut self.traffic;
