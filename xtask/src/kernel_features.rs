@@ -1,6 +1,6 @@
-//! What kernels have, as `store/kmod/probe.sh` finds it for both modules: in the kernels that
-//! are here, and for zword.ko in headers after the public sources of those that cannot be
-//! had. Of the latter nothing is built and nothing runs.
+//! Features of kernels, as `store/kmod/probe.sh` finds them for both modules: in the kernels that
+//! are here, and for zword.ko in headers after the public sources of those that cannot be had. Of
+//! the latter nothing is built and nothing runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::workspace;
 
 pub const STEP: &str = "features";
 
-/// What mainline has for zmeld.ko, and since or until when.
+/// Mainline's features for zmeld.ko, and since or until when.
 const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("RW_PAGE", 0..603),
     ("POOL_CLASSES", 602..NEVER),
@@ -88,7 +88,7 @@ fn judge(what: &str, header: &str, wanted: &BTreeSet<&str>) -> Tally {
     Tally::of(STEP, found.as_ref() == Some(wanted), why)
 }
 
-/// What is expected where headers have a piece carried back, or what no kernel has.
+/// Result expected where headers have a piece carried back, or what no kernel has.
 enum Expected {
     /// The features of a version of mainline, without one where it is named, and with others.
     Features(u32, &'static str, &'static [&'static str]),

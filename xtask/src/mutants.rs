@@ -295,7 +295,7 @@ impl Room {
 /// A file, the changed one, the number of the line, and what is changed there to what.
 type Made = (PathBuf, PathBuf, usize, String);
 
-/// What became of the mutants of a room.
+/// Fate of a room's mutants.
 #[derive(Default)]
 struct Found {
     caught: usize,
@@ -341,7 +341,7 @@ fn is_same(
     file: &Path,
     changed: &Path,
 ) -> Result<Option<bool>> {
-    // What a kernel has, and a test brings, is declared nowhere: in such a file alone.
+    // Kernel functions that a test brings are declared nowhere: in such a file alone.
     for flag in ["-Wall", "-Wno-implicit-function-declaration"] {
         let assembly = |source: &Path| environment.compiler.assembly(log, file, source, flag);
         if let Some(before) = assembly(file)? {

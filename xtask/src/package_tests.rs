@@ -27,11 +27,11 @@ const NEXT: &str = "99.0.0";
 
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
-/// What a .rpm needs there: no Fedora can be had.
+/// Packages that a .rpm needs there: no Fedora can be had.
 const RPM_PACKAGES: &str = "rpm,kmod,mount,procps";
 
-/// What is released, made where `cargo xtask dist` makes it: what that compiled is not
-/// compiled once more.
+/// The release, made where `cargo xtask dist` makes it: what that compiled is not compiled once
+/// more.
 fn release() -> Result<Release> {
     Release::of_commit(&workspace::target().join("dist"))
 }
@@ -83,7 +83,7 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// What such a machine is made from, with the second kernel's packages fetched and not
+/// Base of such a machine, with the second kernel's packages fetched and not
 /// installed: made once.
 fn dkms_base(log: &Log, now: &str, next: &str) -> Result<PathBuf> {
     let packages = format!(
@@ -163,7 +163,7 @@ pub fn life(log: &Log) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Where servers install from, of two versions and changed by others, served to a Debian.
+/// Tests repositories of two versions, changed by others, from which a Debian installs.
 pub fn repository(log: &Log) -> Result<Tally> {
     tools::need_root("packages are installed")?;
     tools::need(&["python3", "rpmbuild"])?;

@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "ZMELD_SWITCH";
 /// The variable that names the file to which the numbers go of what was reached.
 pub const REACHED: &str = "ZMELD_SWITCHES_REACHED";
 
-/// What each crate that has switches asks.
+/// Function that each crate with switches asks.
 const ASKED: &str = r#"
 /// Returns true if the fault of this number is turned on.
 #[doc(hidden)]
@@ -124,7 +124,7 @@ struct Switched {
     of: Vec<(Range<usize>, usize)>,
 }
 
-/// Where in a file the numbers stand of what it was changed by.
+/// Ranges of each file, and the numbers of the faults put there.
 #[derive(Default)]
 pub struct Places(BTreeMap<String, Vec<(Range<usize>, usize)>>);
 
