@@ -178,7 +178,7 @@ pub struct CTestEnvironment {
 }
 
 impl CTestEnvironment {
-    /// Command for the test whose step has that name, of a copy of the store in which a change may
+    /// Command for the test whose step has that name, on a copy of the store in which a change may
     /// make it run for ever.
     pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;

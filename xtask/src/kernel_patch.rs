@@ -1,7 +1,7 @@
 //! `cargo xtask kernel-patch`: zword as a series of patches for a plain kernel.
 //!
 //! The codec, its library and its compressors are the files of `store`, with what
-//! probes find there decided for that kernel. What only a kernel's tree has is in
+//! probes find there decided for that kernel. Files that only a kernel's tree has are in
 //! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
 
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! they must be, and kept under `target/kernels` until somebody removes them.
 //!
 //! A kernel's folder is complete when its `ready` file is there, which is written
-//! last. What an interrupted run left is used again where it can be.
+//! last. Leftovers of an interrupted run are used again where they can be.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,10 @@
 //! Mutants: small changes of the sources, made by tools, each of which a test has to find.
 //!
-//! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of
-//! each room by its seed; one is found where a test of the room fails, and the room passes where no
-//! more than its share is missed. What compiles to the same is no change, and what a compiler warns
-//! of no module is built from. What changes nothing that anybody could see stands in [`SAME`], with
-//! the reason.
+//! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of each
+//! room by its seed; one is found where a test of the room fails, and the room passes where no more
+//! than its share is missed. Mutants that compile to the same are no change, and no module is built
+//! from those that a compiler warns of. Mutants that change nothing that anybody could see stand in
+//! [`SAME`], with the reason.
 
 mod crates;
 mod switches;

@@ -49,9 +49,9 @@ pub const DKMS_KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 const DKMS_IMAGE_MIB: u64 = 4096;
 
-/// A Debian that systemd starts, where both packages were installed under the first of
-/// those kernels' releases, and the second kernel later, as an image for guests. What DKMS
-/// did then is in the log.
+/// A Debian that systemd starts, where both packages were installed under the first of those
+/// kernels' releases, and the second kernel later, as an image for guests. The log shows what DKMS
+/// did then.
 pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     tools::need_root("packages are installed")?;
     tools::need_not_set_up()?;

@@ -1,6 +1,6 @@
-//! Running programs: output into a log, a limit of time, and an end to all of
-//! them when the user presses Ctrl-C. What cannot be had or run here is an error of its
-//! own, [`Unavailable`], for which steps are skipped.
+//! Running programs: output into a log, a limit of time, and an end to all of them when the user
+//! presses Ctrl-C. A program that cannot be had or run here is an error of its own,
+//! [`Unavailable`], for which steps are skipped.
 //!
 //! Each program leads a process group of its own, so that what it started ends
 //! with it.

@@ -71,9 +71,9 @@ impl Tally {
         self.skipped.extend(other.skipped);
     }
 
-    /// Tally of a program's Test Anything Protocol: `ok N - name`, `not ok N - name`, `# SKIP
-    /// reason` behind a check or behind a plan of none, and the plan `1..N`, without which it came
-    /// to no proper end.
+    /// Tally of a program's Test Anything Protocol: `ok N - name`, `not ok N - name`,
+    /// `# SKIP reason` behind a check or behind a plan of none, and the plan `1..N`, without which
+    /// it came to no proper end.
     pub fn of_tap(step: &str, output: &str) -> Tally {
         let mut tally = Tally::default();
         let mut planned = None;

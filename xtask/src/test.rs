@@ -28,10 +28,10 @@ use crate::world;
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
 ///
-/// Missing programs that the tests need are installed first where root runs the tests on
-/// Debian or Ubuntu; elsewhere the line that would is printed. The last line is
-/// `N passed, N failed, N skipped`; before it stands NOT A FULL RUN where something was
-/// left out. Output is kept in target/xtask/logs.
+/// Missing programs that the tests need are installed first where root runs the tests on Debian or
+/// Ubuntu; elsewhere the line that would is printed. The last line is
+/// `N passed, N failed, N skipped`; before it stands NOT A FULL RUN where something was left out.
+/// Output is kept in target/xtask/logs.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Longer fuzzing, longer sequences, more seeds, more kernels

@@ -57,7 +57,7 @@ impl Leftover {
         matches!(self, Leftover::Swap(_) | Leftover::Disk(..))
     }
 
-    /// Takes it back. What else than swap cannot be is there still for the next one to find.
+    /// Takes it back. Leftovers other than swap that cannot be are found again by the next one.
     pub(crate) fn clear(&self, host: &Host, how: &mut TakingBack<'_>) -> Result<(), Error> {
         match self {
             Leftover::Groups(all) => {

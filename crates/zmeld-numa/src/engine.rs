@@ -1,9 +1,9 @@
 //! The simulation: discrete events on a heap.
 //!
-//! A process runs in *batches*: stretches of references between two events that could change what a reference
-//! costs. What a batch costs is computed in closed form, exactly, whatever its length. Events are first touches,
-//! faults on pages made inaccessible, renewals, scans, ends of slices and of processes, arrivals, the end of a
-//! whole copy, and the scheduler's looks at its domains.
+//! A process runs in *batches*: stretches of references between two events that could change what a
+//! reference costs. A batch's cost is computed in closed form, exactly, whatever its length. Events
+//! are first touches, faults on pages made inaccessible, renewals, scans, ends of slices and of
+//! processes, arrivals, the end of a whole copy, and the scheduler's looks at its domains.
 //!
 //! Invariants:
 //! - Time is whole picoseconds; two events at one time are handled in the order of `Event`'s fields, which

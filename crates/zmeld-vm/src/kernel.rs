@@ -101,8 +101,9 @@ impl Kernel {
         })
     }
 
-    /// Copies those of these modules that there are, and what they depend on, to `lib/modules` below a folder, with
-    /// an index of their own. What is built into the kernel is no module, so a name that is not found is no error.
+    /// Copies those of these modules that there are, and what they depend on, to `lib/modules`
+    /// below a folder, with an index of their own. A part built into the kernel is no module, so a
+    /// name that is not found is no error.
     pub fn copy_modules(&self, names: &[&str], to: &Path) -> Result<(), Error> {
         let Some(from) = &self.modules else {
             return Ok(());

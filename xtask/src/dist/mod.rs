@@ -36,9 +36,9 @@ use tree::Tree;
 
 /// Make under target/dist what is released, from the last commit
 ///
-/// The source archive with all crates, static programs for x86-64 and arm64, packages of them
-/// and of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. What
-/// this machine lacks is named and left out. The same commit and compilers give the same bytes.
+/// The source archive with all crates, static programs for x86-64 and arm64, packages of them and
+/// of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. Parts that this machine cannot make
+/// are named and left out. The same commit and compilers give the same bytes.
 #[derive(clap::Args)]
 pub struct Options {
     /// Sign SHA256SUMS and the .rpm with this key of gpg's, and lay out signed repositories for

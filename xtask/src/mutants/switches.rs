@@ -1,9 +1,9 @@
 //! Faults of a crate as switches: one build holds all of them, and a variable of the environment
 //! turns one on.
 //!
-//! cargo-mutants says what can be changed where. Here each change goes beside what it changes, as in
-//! `(if crate::switched(7) { a <= b } else { a < b })`, in a copy of the workspace. What the compiler
-//! refuses is left out. So a fault costs the tests that find it, and no build.
+//! cargo-mutants says what can be changed where. Here each change goes beside what it changes, as
+//! in `(if crate::switched(7) { a <= b } else { a < b })`, in a copy of the workspace. Changes that
+//! the compiler refuses are left out. So a fault costs the tests that find it, and no build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -91,8 +91,8 @@ pub trait Kept: Serialize + DeserializeOwned {
     /// Whether nothing is left to do.
     fn is_complete(&self) -> bool;
 
-    /// Goes on with what is asked now, of which these are runs. What is run from then on is what
-    /// was asked, and nothing that the file said.
+    /// Goes on with what is asked now, of which these are runs. Runs from then on follow the
+    /// request, and nothing that the file said.
     ///
     /// # Errors
     /// A difference from the runs so far.
@@ -110,7 +110,7 @@ pub trait Kept: Serialize + DeserializeOwned {
     /// Says what the runs that there are come to.
     fn conclude(&mut self);
 
-    /// Makes the runs that are left. Where nothing is, it needs no root.
+    /// Makes the runs that are left. Without any, it needs no root.
     ///
     /// # Errors
     /// A reason why runs are impossible or unsafe; a workload that fails without a limit. A run
@@ -278,7 +278,7 @@ pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
     left(host, |_| true)
 }
 
-/// Of what [`left_behind`] names, what would take part in swap that is set up now: files and groups do not.
+/// Leftovers of [`left_behind`] that would take part in swap set up now: no files, no groups.
 pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
     left(host, Leftover::is_set_up)
 }

@@ -87,8 +87,8 @@ pub struct WorkloadEnd {
     pub usage: Usage,
 }
 
-/// Starts a workload, waits for it and writes how it ended: the supervisor's whole life. What the workload says goes
-/// where the supervisor's own output does.
+/// Starts a workload, waits for it and writes how it ended: the supervisor's whole life. The
+/// workload's output goes where the supervisor's own does.
 pub fn supervise(launch: Launch) -> io::Result<()> {
     end_with(launch.parent)?;
     let report = launch.report.clone();

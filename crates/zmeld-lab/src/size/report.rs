@@ -10,7 +10,7 @@ use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;
 use crate::measure::HostFacts;
 
-/// Adds the machine.
+/// Adds the machine's facts.
 pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
     document
         .provenance(

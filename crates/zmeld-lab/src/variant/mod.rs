@@ -1,4 +1,4 @@
-//! Variants: the set-ups that are compared. What a variant swaps to is written as in
+//! Variants: the set-ups that are compared. Its tiers are written as in
 //! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld_swap::setup`; the
 //! only device made here is a disk that is slower than the one it stands on.
 //!

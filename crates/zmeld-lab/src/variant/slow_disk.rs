@@ -154,8 +154,8 @@ pub(crate) fn bytes_per_s(mb_per_s: Option<f64>) -> Option<u64> {
     mb_per_s.map(|rate| (rate * 1e6) as u64)
 }
 
-/// The file of a disk, in a folder of its own; dropping it removes both. What fails is tried again by the next
-/// experiment.
+/// The file of a disk, in a folder of its own; dropping it removes both. The next experiment tries
+/// again if that fails.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     pub(crate) path: PathBuf,

@@ -67,7 +67,7 @@ pub enum GuestFiles {
     /// Its program with the libraries that it is linked with, copied into the machine's RAM.
     #[default]
     Copied,
-    /// All files of this machine, as they are here. What it writes stays in the machine's RAM.
+    /// All files of this machine, as they are here. Its writes stay in the machine's RAM.
     Host,
 }
 

@@ -80,7 +80,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     )?;
     if args.check.is_some() && args.place.root == Path::new("/") {
         // A monitor asks again: what was counted until now is noted, where this user
-        // may. Who may not is told by what root or zmeld watch noted. In another
+        // may. Other users read the notes of root or zmeld watch. In another
         // tree nothing is written: its links could lead anywhere.
         let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }

@@ -50,8 +50,8 @@ fn unfit() -> Option<String> {
     None
 }
 
-/// Waits until no other test changes the machine's devices and swap. What one that failed or
-/// was killed has noted in `/run` is taken back.
+/// Waits until no other test changes the machine's devices and swap. Notes in `/run`
+/// of one that failed or was killed are taken back.
 pub fn alone() -> FileLock {
     let held = crate::turn::turn().expect("the lock can be taken");
     if own_run::enter(own_run::Owner::Turn) {

@@ -132,8 +132,8 @@ struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// The result to go on with, if one is named, or what is asked. What its runs say decides how much memory is
-    /// taken, by root; one to which nothing is added may be anybody's.
+    /// The result to go on with, if one is named, or what is asked. Its runs decide how much memory
+    /// is taken, by root; one to which nothing is added may be anybody's.
     fn resumed<K: Kept>(
         &self,
         mut asked: K,

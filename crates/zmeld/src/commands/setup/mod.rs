@@ -60,7 +60,7 @@ It refuses where swapped pages do not fit back into RAM, or into a program's
 control group, and says how much is missing. After a stop, the next run carries
 on. What a killed experiment left is removed, too.";
 
-/// Options of a plan.
+/// Options of the setup.
 #[derive(Args, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct WantedArgs {
@@ -480,8 +480,8 @@ fn is_here(host: &Host) -> bool {
     host.root() == Path::new("/")
 }
 
-/// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
-/// and `status` say why.
+/// The swap areas that zmeld set up. None if that cannot be read: `plan` and `status`
+/// say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
     let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
     applied.map(Applied::areas).unwrap_or_default()
