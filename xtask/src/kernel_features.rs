@@ -66,8 +66,8 @@ fn features(header: &str) -> Option<BTreeSet<&str>> {
     Some(found)
 }
 
-/// Whether the module's build found in this kernel what Debian's kernel of that
-/// version has, which is what mainline has.
+/// Checks that the module's build found in this kernel the features of Debian's kernel
+/// of that version, which are mainline's.
 pub fn judge_build(
     step: &str,
     kernel_release: &str,

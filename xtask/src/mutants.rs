@@ -54,7 +54,7 @@ impl RustSources {
         format!("crates/{}/src/{}", self.package, self.folder)
     }
 
-    /// Whether a file is in this room: that of the longest folder has it.
+    /// Whether a file is in this room: the one of the longest folder has it.
     fn have(&self, file: &str) -> bool {
         let folders = ROOMS.iter().filter_map(|room| match &room.sources {
             Sources::Rust(sources) => Some(sources.folder()),
@@ -317,7 +317,7 @@ fn ranked(seed: u64, identities: impl Iterator<Item = String>) -> Vec<usize> {
     all.into_iter().map(|(_, at)| at).collect()
 }
 
-/// Whether user space does not compile it.
+/// Whether only kernels compile it.
 fn is_for_kernels(file: &Path) -> Result<bool> {
     Ok(workspace::read(file)?.contains("#include <linux/"))
 }

@@ -149,7 +149,7 @@ impl Message {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is time for a word, for those to whom finding one is a cost.
+    /// Whether a message is due, for callers to whom its text is a cost.
     pub fn is_due(&self) -> bool {
         if is_quiet() {
             return false;

@@ -42,7 +42,7 @@ pub struct Experiment {
 /// Facts about a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseFacts {
-    /// Which.
+    /// Name of the case.
     pub case: String,
     /// The workload and its data, in words.
     pub workload: String,
@@ -88,7 +88,7 @@ impl CaseFacts {
 /// A variant that this machine cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SkippedVariant {
-    /// Which.
+    /// Name of the variant.
     pub variant: String,
     /// The missing part.
     pub why: String,
@@ -97,7 +97,7 @@ pub struct SkippedVariant {
 /// Judgement of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CaseJudgement {
-    /// Which.
+    /// Name of the case.
     pub case: String,
     /// The verdicts.
     #[serde(flatten)]
@@ -113,7 +113,7 @@ pub struct CaseJudgement {
 /// Judgement of a further metric of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MetricJudgement {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// The verdicts.
     #[serde(flatten)]

@@ -92,7 +92,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// Of what was decided so far; open steps say nothing. At `top` nothing is limited.
+    /// The bracket by the steps decided so far; open ones say nothing. `top` is no limit.
     pub fn of(top: u64, steps: impl IntoIterator<Item = (u64, Verdict)>) -> Bracket {
         let (mut low, mut high, mut undecided) = (0, top, Vec::new());
         for (limit, verdict) in steps {

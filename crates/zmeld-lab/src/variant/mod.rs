@@ -178,7 +178,7 @@ impl Variant {
         Error::recipe(&format!("variant {}", self.name), problem)
     }
 
-    /// Whether its tiers are tiers, and its rules such as an experiment has: reclaim.
+    /// Checks its tiers and its rules: an experiment has only reclaim.
     pub(crate) fn sound(&self) -> Result<(), Error> {
         self.config(STAND_IN, Path::new(ANY_DISK))?;
         if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
@@ -208,7 +208,7 @@ impl Variant {
         (!self.watch.is_empty()).then(start).transpose()
     }
 
-    /// Whether this machine can have it: plans and changes nothing.
+    /// Checks that this machine can have it: plans, changes nothing.
     pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
         if !self.swaps() {
             return Ok(());

@@ -95,7 +95,7 @@ impl GuestSize {
         }
     }
 
-    /// Whether a machine can be that large at all.
+    /// Checks that a machine can be like that.
     pub fn check(&self) -> Result<(), String> {
         if self.processors == 0 || self.processors > 255 {
             return Err(format!(

@@ -69,7 +69,7 @@ impl Held {
         Some(held)
     }
 
-    /// Whether its command line comes at all.
+    /// Whether its command line can be read.
     fn is_readable(&self, pid: &str) -> bool {
         let mut cat = Command::new("timeout");
         cat.args(["--signal=KILL", "1", "cat"]);

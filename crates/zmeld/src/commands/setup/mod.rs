@@ -260,7 +260,7 @@ impl Origin {
     }
 }
 
-/// Whether what nobody named a tier for gets one that suits the machine.
+/// Decides whether a machine without named tiers gets those that suit it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
     /// Somebody asked.

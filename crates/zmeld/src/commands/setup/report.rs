@@ -172,7 +172,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
 /// Report of `up` or `down`. Schemas `zmeld.up/1` and `zmeld.down/1`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct RunBody<'a> {
-    /// Whether it was only said.
+    /// Whether nothing was done.
     pub dry_run: bool,
     /// The steps done.
     #[serde(flatten)]
