@@ -97,7 +97,7 @@ impl Suite {
         Ok(text.lines().filter_map(first).collect())
     }
 
-    /// What a package depends on, by name, alternatives left out.
+    /// Dependencies of a package, by name, alternatives left out.
     pub fn dependencies(&self, package: &str) -> Result<Vec<String>> {
         let mut command = self.command("apt-cache", &["depends", "--important", package]);
         Ok(depends_lines(&output_of(&mut command)?))

@@ -113,8 +113,8 @@ const ZSWAP_ZSTD: &str = "zswap:zstd";
 const ZSWAP_ZWORD: &str = "zswap:zword";
 const ZSWAP_CHECKED: &str = "zswap:zword:checked";
 
-/// What one variant may take at most of what another takes: what that is, its name in the
-/// guest's lines, the part, the two variants, and the ratio.
+/// Limits of one variant by another: the figure, its name in the guest's lines, the part, the two
+/// variants, and the largest ratio.
 #[rustfmt::skip]
 const BARS: &[(&str, &str, Part, &str, &str, f64)] = &[
     ("pool bytes a page", "page_bytes", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.90),
@@ -126,7 +126,7 @@ const BARS: &[(&str, &str, Part, &str, &str, f64)] = &[
     ("99.9th, written back", "p999_ns", PRESSURE, ZSWAP_ZWORD, ZSWAP_ZSTD, 1.0),
 ];
 
-/// What is needed where faults are timed, in percent of what is available.
+/// Memory needed where faults are timed, in percent of what is available.
 const SIZE_PERCENT: usize = 150;
 /// To how many MiB the largest program is found.
 const STEP: usize = 4;
@@ -180,7 +180,7 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
             processors: part.processors,
             contents: vec![disk.clone()],
             disks: subject.disks.to_vec(),
-            // What is killed for want of memory takes long, and its times say nothing.
+            // Programs killed for want of memory take long, and their times say nothing.
             urgent: part.name != LARGEST.name,
             limit: Duration::from_secs(2 * 3600),
             ..BootOptions::default()

@@ -1,6 +1,6 @@
-//! What ends when a machine runs out of memory: programs that run away beside others
-//! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd, by
-//! nohang and by zmeld's guard, each in guests of its own with the same seeds.
+//! Machines that run out of memory: programs that run away beside others that only take much,
+//! looked after by the kernel alone, by earlyoom, by systemd-oomd, by nohang and by zmeld's guard,
+//! each in guests of its own with the same seeds.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,9 +54,9 @@ const MEMORY: u64 = 512;
 const FILE: u64 = 768;
 /// Seconds after which what did not end is ended.
 const LIMIT: u64 = 90;
-/// What a shell may wait in nine of ten runs, in ms.
+/// Longest wait of a shell in nine of ten runs, in ms.
 const WAIT_MAX: f64 = 1000.0;
-/// Who looks after the machine, and the packages that have it.
+/// Guards of the machine, and the packages that have them.
 const VARIANTS: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("earlyoom", &["earlyoom"]),
@@ -184,7 +184,7 @@ fn guest(
         } else {
             MEMORY
         },
-        // What waits, waits for memory and not for others' programs.
+        // A wait is for memory and not for others' programs.
         processors: 1,
         urgent: true,
         disks: vec![FILE],
@@ -210,7 +210,7 @@ fn has_lost(run: &Run) -> bool {
     run.value("others_lost") != 0.0 || run.value("watcher_lost") != 0.0
 }
 
-/// What is counted of a kind's runs.
+/// A count over a kind's runs.
 type Counted = (&'static str, fn(&Run) -> bool);
 
 /// A row for each variant and kind: what is counted of its runs, and what the shell waited.

@@ -13,7 +13,7 @@ use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
 
-/// What benchmarks in guests are told alike.
+/// Arguments common to benchmarks in guests.
 #[derive(clap::Args)]
 pub struct BenchArguments {
     #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
@@ -29,7 +29,7 @@ impl BenchArguments {
     }
 }
 
-/// What is said of the setting, so that nobody takes its figures for more.
+/// A caution about the setting, so that nobody takes its figures for more.
 fn setting(kernel: &Kernel) -> &'static str {
     match kernel.recipe.kind {
         Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",

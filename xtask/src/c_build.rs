@@ -138,13 +138,13 @@ impl Flavour {
                 "-fsanitize=fuzzer,address,undefined",
                 "-fno-sanitize-recover=all",
             ],
-            // What the sanitizer would be told is the test's to hear.
+            // The test hears the reads that the sanitizer would.
             Flavour::Reads64 => Vec::new(),
             other => other.flags(),
         }
     }
 
-    /// What has to be tried out before programs with it run, where that is something.
+    /// Sanitizer to try out before programs with it run, if there is one.
     pub fn sanitizer(self) -> Option<&'static str> {
         let flag = self.link_flags().first().copied()?;
         (self != Flavour::Fuzzer && flag.starts_with("-fsanitize")).then_some(flag)
@@ -178,7 +178,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// What cargo built, built if it is not.
+    /// Cargo's build, made if missing.
     pub fn built(&self, log: &Log) -> Result<&Built> {
         if let Some(built) = self.built.get() {
             return Ok(built);
@@ -209,7 +209,7 @@ impl Compiler {
         if !objects.exists() {
             fs::create_dir_all(copy.join("objects"))?;
             log.must(Command::new("cp").arg("-a").arg(own).arg(&objects))?;
-            // What was changed may be older than these objects, and is not what they are of.
+            // A changed file may be older than these objects, which are not of it.
             for path in workspace::all_files(&store())? {
                 let other = copy.join(path.strip_prefix(store())?);
                 if fs::read(&path)? != fs::read(&other)? {
@@ -268,7 +268,7 @@ impl Compiler {
         };
         let test = at.join("tests").join(name).with_extension("c");
         let mut make = Command::new("make");
-        // What compilers leave beside a program, as for coverage, is not for the checkout.
+        // Compilers' files beside a program, as for coverage, stay out of the checkout.
         make.current_dir(out)
             .arg(jobs())
             .arg("-f")
@@ -304,8 +304,8 @@ impl Compiler {
         Ok(command)
     }
 
-    /// What a text compiles to in the place of one of the store's files, with one more flag; none
-    /// where it does not without a warning.
+    /// Assembly of a text in the place of one of the store's files, with one more flag; none where
+    /// it does not compile without a warning.
     pub fn assembly(
         &self,
         log: &Log,

@@ -170,7 +170,7 @@ pub fn judged(name: &str, ran: &FinishedProgram, command: &Command) -> Tally {
 /// How to start a program, or why it cannot run here.
 type Launch = std::result::Result<Vec<&'static str>, String>;
 
-/// What all C tests share: the compiler, and what was found out about it.
+/// Environment of all C tests: the compiler, and what was found out about it.
 #[derive(Default)]
 pub struct CTestEnvironment {
     pub compiler: Compiler,
@@ -178,8 +178,8 @@ pub struct CTestEnvironment {
 }
 
 impl CTestEnvironment {
-    /// What runs the program of the test whose step has that name, of a copy of the store
-    /// in which a change may make it run for ever.
+    /// Command for the test whose step has that name, on a copy of the store in which a change may
+    /// make it run for ever.
     pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
         let before = [&LIMITED, &self.launch(log, test.flavour)?[..]].concat();

@@ -78,8 +78,8 @@ fn check_out(log: &Log, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command in the copy's checkout. Whose turn it is, the machine's other tests must
-/// know, since the kernel is the same.
+/// Runs a command in the copy's checkout. The machine's other tests must know whose turn it is,
+/// since the kernel is the same.
 fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.must(&mut cargo(&["fetch"]))?;
     let mut sysroot = Command::new("rustc");

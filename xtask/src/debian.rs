@@ -18,7 +18,7 @@ use crate::process::{output_of, unavailable, Log};
 use crate::tools;
 use crate::workspace::{self, whole};
 
-/// What is left to do in a guest of another processor; the packages are there, unpacked
+/// Setup left to a guest of another processor; the packages are there, unpacked
 /// in part.
 const SECOND_STAGE: &str = include_str!("../guest/second-stage.sh");
 

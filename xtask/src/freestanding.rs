@@ -18,8 +18,8 @@ const FRAME_MAX: &str = "-Wframe-larger-than=1024";
 
 const EXPECTED: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
 
-/// What some distributions' compilers add by themselves to harden a program;
-/// no source of ours names them.
+/// Symbols that some distributions' compilers add to harden a program; no source of ours names
+/// them.
 const HARDENING: &[&str] = &[
     "_GLOBAL_OFFSET_TABLE_",
     "__memcpy_chk",

@@ -1,6 +1,6 @@
 //! Fuzz targets under clang's libFuzzer.
 //!
-//! What libFuzzer finds interesting is kept and met again by later runs. A
+//! Inputs that libFuzzer finds interesting are kept and met again by later runs. A
 //! crash leaves its input and prints the command that replays it.
 
 use std::path::Path;

@@ -1,6 +1,5 @@
-//! What a guest boots into: an archive in memory with programs of this machine,
-//! the kernel's modules, and what one run adds. Guests see nothing else of the
-//! machine, so nothing that they do can harm it.
+//! A guest boots into an archive in memory with programs of this machine, the kernel's modules, and
+//! what one run adds. Guests see nothing else of the machine, so nothing that they do can harm it.
 //!
 //! The archive is three, one behind the other, as the kernel takes them: programs
 //! and modules are kept, the run's own is made anew.
@@ -105,7 +104,7 @@ pub fn write_archive(
     Ok(())
 }
 
-/// Where an archive keeps a file: a folder of the name would take the place of the
+/// Path of a file in an archive: a folder of the name would take the place of the
 /// guest's link from /lib to /usr/lib, and its modules with it.
 fn archive_name(name: &str) -> String {
     match name.strip_prefix("/lib/") {
@@ -124,7 +123,7 @@ fn keep(
     Ok(())
 }
 
-/// Where a guest's program is here: this machine's, or one of the guest's processor.
+/// Path here of a guest's program: this machine's, or one of the guest's processor.
 pub fn program(kernel: &Kernel, name: &str) -> Result<PathBuf> {
     let found = match &kernel.programs {
         None => tools::on_path(name),
@@ -225,7 +224,7 @@ fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
 // Programs of another processor, for guests that have one: Debian's packages for it,
 // unpacked and not set up, so that nothing of theirs runs here.
 
-/// What guests start, with what it depends on.
+/// Packages of guests' programs, fetched with their dependencies.
 const FOREIGN_PACKAGES: &str =
     "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,dmsetup,cryptsetup-bin";
 
@@ -282,7 +281,7 @@ fn foreign_libraries(root: &Path, program: &Path) -> Result<Vec<(String, PathBuf
     Ok(found)
 }
 
-/// What a program or library names: libraries, and a loader with its path.
+/// Names in a program or library: libraries, and a loader with its path.
 fn named(text: &str) -> Vec<String> {
     let after = |line: &str, word: &str| {
         let (_, rest) = line.split_once(word)?;
@@ -296,7 +295,7 @@ fn named(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where programs look for a library, and where that is here.
+/// Path by which programs find a library, and its path here.
 fn foreign_library(root: &Path, name: &str) -> Option<(String, PathBuf)> {
     if let Some(below) = name.strip_prefix('/') {
         let path = root.join(below).canonicalize().ok()?;

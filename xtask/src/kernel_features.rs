@@ -1,6 +1,6 @@
-//! What kernels have, as `store/kmod/probe.sh` finds it for both modules: in the kernels that
-//! are here, and for zword.ko in headers after the public sources of those that cannot be
-//! had. Of the latter nothing is built and nothing runs.
+//! Features of kernels, as `store/kmod/probe.sh` finds them for both modules: in the kernels that
+//! are here, and for zword.ko in headers after the public sources of those that cannot be had. Of
+//! the latter nothing is built and nothing runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::workspace;
 
 pub const STEP: &str = "features";
 
-/// What mainline has for zmeld.ko, and since or until when.
+/// Mainline's features for zmeld.ko, and since or until when.
 const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("RW_PAGE", 0..603),
     ("POOL_CLASSES", 602..NEVER),
@@ -66,8 +66,8 @@ fn features(header: &str) -> Option<BTreeSet<&str>> {
     Some(found)
 }
 
-/// Whether the module's build found in this kernel what Debian's kernel of that
-/// version has, which is what mainline has.
+/// Checks that the module's build found in this kernel the features of Debian's kernel
+/// of that version, which are mainline's.
 pub fn judge_build(
     step: &str,
     kernel_release: &str,
@@ -88,7 +88,7 @@ fn judge(what: &str, header: &str, wanted: &BTreeSet<&str>) -> Tally {
     Tally::of(STEP, found.as_ref() == Some(wanted), why)
 }
 
-/// What is expected where headers have a piece carried back, or what no kernel has.
+/// Result expected where headers have a piece carried back, or what no kernel has.
 enum Expected {
     /// The features of a version of mainline, without one where it is named, and with others.
     Features(u32, &'static str, &'static [&'static str]),

@@ -1,7 +1,7 @@
 //! `cargo xtask kernel-patch`: zword as a series of patches for a plain kernel.
 //!
 //! The codec, its library and its compressors are the files of `store`, with what
-//! probes find there decided for that kernel. What only a kernel's tree has is in
+//! probes find there decided for that kernel. Files that only a kernel's tree has are in
 //! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
 
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ Complete enough to write a decoder from.",
     },
 ];
 
-/// What is called otherwise in a kernel's tree.
+/// Texts that differ in a kernel's tree.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str)] = &[
     ("Made by `cargo xtask train zword`; docs/zword.md says what stands where.",
@@ -182,7 +182,7 @@ const AT_LOAD: &str = "/*
 #endif
 ";
 
-/// What other parts of the kernel call.
+/// Functions that other parts of the kernel call.
 const EXPORTS: &[&str] = &[
     "zword_context_new",
     "zword_context_free",
@@ -200,7 +200,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the series is made of.
+/// Source files of the series.
 pub fn files() -> Result<Vec<PathBuf>> {
     let root = workspace::root();
     let mut files = vec![root.join("xtask/src/kernel_patch.rs")];

@@ -133,7 +133,7 @@ fn is_read_by_sparse(recipe: &KernelRecipe) -> bool {
         && !recipe.series.1.starts_with("rt-")
 }
 
-/// What checkpatch says of code that is written for one kernel, and for a kernel:
+/// Types of checkpatch that are for code of one kernel, and for a kernel:
 /// the core has no BIT() and other ports have no XArray; libraries choose their
 /// own names; macros that print a field's name use it twice; kmalloc_obj() is newer
 /// than two kernels; what only sparse reads is empty for compilers. SPACING takes one
@@ -181,7 +181,7 @@ pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<
     }))
 }
 
-/// What a guest test's head may ask for, without a value.
+/// Words without a value in a guest test's head.
 const FLAGS: &[&str] = &[
     "upstream",
     "small-blocks",
@@ -220,7 +220,7 @@ impl GuestNeeds {
     }
 }
 
-/// What a script says behind `# guest:`, where it says so.
+/// Needs that a script states behind `# guest:`, if it does.
 fn needs(script: &str) -> Result<Option<GuestNeeds>> {
     let mut lines = script.lines();
     let Some(line) = lines.find_map(|line| line.strip_prefix("# guest:")) else {
@@ -253,7 +253,7 @@ fn needs(script: &str) -> Result<Option<GuestNeeds>> {
     Ok(Some(needs))
 }
 
-/// What systemd says last where nothing is mounted, swapped to or mapped any more.
+/// Systemd's last message if nothing is mounted, swapped to or mapped any more.
 const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM devices detached.";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -435,7 +435,7 @@ impl GuestTest {
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);
         }
-        // Where the package brings it, it is not put over that.
+        // A package that brings it is not overwritten.
         let has_package = self.needs.has("dist") || self.needs.has("dkms");
         if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
@@ -614,7 +614,7 @@ impl GuestTest {
             TestSubject::Codec => needs.has("long") || !is_newest(kernel) && kernel != "6.12",
             TestSubject::CommandLine => !is_newest(kernel) || needs.has("long"),
         };
-        // Who names one of the emulated kernels means it.
+        // An emulated kernel that is named is meant.
         let is_meant = runs_all(kernel) || is_named;
         kernel_fits && (!is_left_out || scope == TestScope::Long && is_meant)
     }

@@ -2,7 +2,7 @@
 //! they must be, and kept under `target/kernels` until somebody removes them.
 //!
 //! A kernel's folder is complete when its `ready` file is there, which is written
-//! last. What an interrupted run left is used again where it can be.
+//! last. Leftovers of an interrupted run are used again where they can be.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What kbuild calls the processor of kernels that we build.
+    /// Kbuild's name of the processor of kernels that we build.
     fn kbuild(self) -> &'static str {
         match self {
             Kind::UserMode => "um",
@@ -175,9 +175,9 @@ pub const RECIPES: &[KernelRecipe] = &[
 pub struct Kernel {
     pub recipe: &'static KernelRecipe,
     pub release: String,
-    /// What is started: a program, or an image for QEMU.
+    /// Program to start, or image for QEMU.
     pub image: PathBuf,
-    /// Where modules are built: the `-C` of make.
+    /// Folder of module builds: the `-C` of make.
     pub build: PathBuf,
     /// Its whole source, where that is here: checkpatch, headers.
     pub source: Option<PathBuf>,
@@ -255,7 +255,7 @@ pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let configuration = configuration(recipe)?;
     let there = fs::read_to_string(&ready).unwrap_or_default();
     let there = there.trim_end();
-    // What was made from another configuration is made anew.
+    // A kernel of another configuration is made anew.
     let release = match there.split_once(' ').unwrap_or((there, "")) {
         (release, from) if !release.is_empty() && from == configuration => release.to_owned(),
         _ => {
@@ -293,7 +293,7 @@ pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     })
 }
 
-/// What a kernel's configuration is made of, in a word that differs with it; empty where we make none.
+/// Hash of a kernel's configuration; empty where we make none.
 fn configuration(recipe: &KernelRecipe) -> Result<String> {
     if recipe.fragments.is_empty() {
         return Ok(String::new());

@@ -132,7 +132,7 @@ pub fn logged(log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<(String,
     Ok((output, outcome))
 }
 
-/// What this kernel says when it boots and nothing of ours is in it.
+/// This kernel's messages of a boot with nothing of ours in it.
 fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
     let kept = kernel.folder()?.join("boot-alone.log");
     if let Ok(text) = fs::read_to_string(&kept) {
@@ -226,7 +226,7 @@ fn forgetful(file: &Path) -> Disk {
 }
 
 fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Addition>> {
-    // Where scripts write: not where the kernel does.
+    // Line of the scripts: not that of the kernel.
     let kind = kernel_kind(kernel);
     let terminal = VirtualMachine::line_device(kind, &lines(Path::new("")));
     let mut environment = format!("token={token}\nterminal={terminal}\n");
@@ -280,7 +280,7 @@ fn urgent(command: &Command) -> Command {
     urgent
 }
 
-/// What the guest's lines are; its messages go to that file.
+/// The guest's lines; its messages go to that file.
 fn lines(messages: &Path) -> Lines {
     Lines::OfScript {
         messages: messages.to_owned(),
@@ -419,7 +419,7 @@ impl<'a> ScriptOutput<'a> {
 
     /// Whether the script began, and its exit code where it came to its end.
     fn end(mut self) -> Result<(bool, Option<i32>)> {
-        // What a guest that died was about to say.
+        // The last words of a guest that died.
         if self.begun && self.code.is_none() && !self.line.is_empty() {
             self.take(b"\n\n");
         }

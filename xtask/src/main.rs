@@ -52,7 +52,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What a task that cannot take place here ends with.
+/// Exit code of a task that cannot take place here.
 const UNAVAILABLE: u8 = 77;
 
 /// Tasks of zmeld

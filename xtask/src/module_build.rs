@@ -19,11 +19,11 @@ pub struct Module {
     /// The folders of `store` that it is built from.
     pub sources: &'static [&'static str],
     pub folder: &'static str,
-    /// What a kernel has, found when it is built for it.
+    /// Header of a kernel's features, found when it is built for it.
     pub features: &'static str,
     /// Options without which a kernel has no use for it.
     pub needs: &'static str,
-    /// What there is where it could not be built.
+    /// Substitute where it could not be built.
     pub without: &'static str,
 }
 
@@ -121,15 +121,15 @@ fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
     command.arg(jobs());
     command.arg(format!("M={}", place.display()));
     command.args(flavour.build().1);
-    // Where its compilers are not this machine's, there is none beside them.
+    // If its compilers are not this machine's, there is none beside them.
     if !tools::is_on_path("pahole") || kernel.compilers.is_some() {
         command.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     }
     command
 }
 
-/// What the compiler or modpost had to say; that it is not the compiler of the
-/// kernel, or that type information is left out, is nothing about our sources.
+/// Warnings of the compiler or modpost; that it is not the compiler of the kernel, or that type
+/// information is left out, is nothing about our sources.
 fn warnings(text: &str) -> Vec<String> {
     text.lines()
         .filter(|line| line.to_lowercase().contains("warning"))
@@ -139,7 +139,7 @@ fn warnings(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a module is linked from, by its path below the sources.
+/// Objects of a module, by their paths below the sources.
 pub fn objects(module: &Path) -> Result<Vec<String>> {
     let folder = workspace::stem(module.parent().unwrap_or(module));
     let text = workspace::read(&module.with_extension("mod"))?;

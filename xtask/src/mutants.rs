@@ -1,10 +1,10 @@
 //! Mutants: small changes of the sources, made by tools, each of which a test has to find.
 //!
-//! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of
-//! each room by its seed; one is found where a test of the room fails, and the room passes where no
-//! more than its share is missed. What compiles to the same is no change, and what a compiler warns
-//! of no module is built from. What changes nothing that anybody could see stands in [`SAME`], with
-//! the reason.
+//! universalmutator makes those of the store, cargo-mutants those of Rust. A run draws some of each
+//! room by its seed; one is found where a test of the room fails, and the room passes where no more
+//! than its share is missed. Mutants that compile to the same are no change, and no module is built
+//! from those that a compiler warns of. Mutants that change nothing that anybody could see stand in
+//! [`SAME`], with the reason.
 
 mod crates;
 mod switches;
@@ -54,7 +54,7 @@ impl RustSources {
         format!("crates/{}/src/{}", self.package, self.folder)
     }
 
-    /// Whether a file is in this room: that of the longest folder has it.
+    /// Whether a file is in this room: the one of the longest folder has it.
     fn have(&self, file: &str) -> bool {
         let folders = ROOMS.iter().filter_map(|room| match &room.sources {
             Sources::Rust(sources) => Some(sources.folder()),
@@ -298,7 +298,7 @@ impl Room {
 /// A file, the changed one, the number of the line, and what is changed there to what.
 type Made = (PathBuf, PathBuf, usize, String);
 
-/// What became of the mutants of a room.
+/// Fate of a room's mutants.
 #[derive(Default)]
 struct Found {
     caught: usize,
@@ -320,7 +320,7 @@ fn ranked(seed: u64, identities: impl Iterator<Item = String>) -> Vec<usize> {
     all.into_iter().map(|(_, at)| at).collect()
 }
 
-/// Whether user space does not compile it.
+/// Whether only kernels compile it.
 fn is_for_kernels(file: &Path) -> Result<bool> {
     Ok(workspace::read(file)?.contains("#include <linux/"))
 }
@@ -344,7 +344,7 @@ fn is_same(
     file: &Path,
     changed: &Path,
 ) -> Result<Option<bool>> {
-    // What a kernel has, and a test brings, is declared nowhere: in such a file alone.
+    // Kernel functions that a test brings are declared nowhere: in such a file alone.
     for flag in ["-Wall", "-Wno-implicit-function-declaration"] {
         let assembly = |source: &Path| environment.compiler.assembly(log, file, source, flag);
         if let Some(before) = assembly(file)? {

@@ -27,11 +27,11 @@ const NEXT: &str = "99.0.0";
 
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
-/// What a .rpm needs there: no Fedora can be had.
+/// Packages that a .rpm needs there: no Fedora can be had.
 const RPM_PACKAGES: &str = "rpm,kmod,mount,procps";
 
-/// What is released, made where `cargo xtask dist` makes it: what that compiled is not
-/// compiled once more.
+/// The release, made where `cargo xtask dist` makes it: what that compiled is not compiled once
+/// more.
 fn release() -> Result<Release> {
     Release::of_commit(&workspace::target().join("dist"))
 }
@@ -49,9 +49,9 @@ pub const DKMS_KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 const DKMS_IMAGE_MIB: u64 = 4096;
 
-/// A Debian that systemd starts, where both packages were installed under the first of
-/// those kernels' releases, and the second kernel later, as an image for guests. What DKMS
-/// did then is in the log.
+/// A Debian that systemd starts, where both packages were installed under the first of those
+/// kernels' releases, and the second kernel later, as an image for guests. The log shows what DKMS
+/// did then.
 pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     tools::need_root("packages are installed")?;
     tools::need_not_set_up()?;
@@ -83,7 +83,7 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// What such a machine is made from, with the second kernel's packages fetched and not
+/// Base of such a machine, with the second kernel's packages fetched and not
 /// installed: made once.
 fn dkms_base(log: &Log, now: &str, next: &str) -> Result<PathBuf> {
     let packages = format!(
@@ -163,7 +163,7 @@ pub fn life(log: &Log) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Where servers install from, of two versions and changed by others, served to a Debian.
+/// Tests repositories of two versions, changed by others, from which a Debian installs.
 pub fn repository(log: &Log) -> Result<Tally> {
     tools::need_root("packages are installed")?;
     tools::need(&["python3", "rpmbuild"])?;

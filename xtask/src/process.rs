@@ -1,6 +1,6 @@
-//! Running programs: output into a log, a limit of time, and an end to all of
-//! them when the user presses Ctrl-C. What cannot be had or run here is an error of its
-//! own, [`Unavailable`], for which steps are skipped.
+//! Running programs: output into a log, a limit of time, and an end to all of them when the user
+//! presses Ctrl-C. A program that cannot be had or run here is an error of its own,
+//! [`Unavailable`], for which steps are skipped.
 //!
 //! Each program leads a process group of its own, so that what it started ends
 //! with it.
@@ -62,13 +62,13 @@ pub fn was_interrupted() -> bool {
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// Where errors go, where that is not the same file.
+    /// File of errors, if not the same.
     pub errors: Option<PathBuf>,
 }
 
 pub struct FinishedProgram {
     pub status: ExitStatus,
-    /// What it wrote, both outputs as they came.
+    /// Its output, both streams as they came.
     pub text: String,
 }
 
@@ -193,7 +193,7 @@ pub fn git() -> Command {
     git
 }
 
-/// What a program that must succeed writes to its standard output, without what ends it.
+/// Standard output of a program that must succeed, without white space at its end.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();

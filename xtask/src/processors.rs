@@ -44,7 +44,7 @@ impl Processor {
         tools::need(&[self.compiler, self.emulator])
     }
 
-    /// What compiles our own sources for it, and links without shared libraries.
+    /// Compiler of our own sources for it, linking without shared libraries.
     fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
         let mut command = Command::new(self.compiler);
         command.args(STRICT);
@@ -52,7 +52,7 @@ impl Processor {
         command
     }
 
-    /// What compiles others' sources: no warnings, nothing that only an assembler knows.
+    /// Compiler of others' sources: no warnings, nothing that only an assembler knows.
     fn library_compiler(&self) -> Command {
         let mut command = Command::new(self.compiler);
         command.args(["-w", "-O2", "-DZSTD_DISABLE_ASM", "-DHAVE_UNISTD_H"]);
@@ -64,7 +64,7 @@ impl Processor {
     }
 }
 
-/// What all of the store's C needs.
+/// Adds the flags that all of the store's C needs.
 fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     let store = workspace::root().join("store");
     command.args(["-std=gnu11", "-O2", "-static", "-DZM_PAGE_SHIFT=12"]);

@@ -33,7 +33,7 @@ const LIMITS: &str = "-DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=3u -DZWORD_COUNT_MAX
     -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=1 -DZWORD_CHAIN_LINKS=2u \
     -DZWORD_SKIP_SHIFT=2";
 
-/// What is checked at every access, besides what a proof says itself. A loop that
+/// Checks at every access, besides those of a proof itself. A loop that
 /// may go on behind its bound is a failure.
 const CHECKS: &str =
     "--unwinding-assertions --bounds-check --pointer-check --slice-formula --object-bits 12";

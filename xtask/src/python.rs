@@ -1,6 +1,6 @@
-//! What is in Python: the package `fleet/` with its style, its types and its tests, what
-//! looks after surveys in Kubernetes, and what reads dumps. Each has an environment of its own with the packages
-//! that a lock names, and no others.
+//! Python parts: the package `fleet/` with its style, its types and its tests, what looks after
+//! surveys in Kubernetes, and what reads dumps. Each has an environment of its own with the
+//! packages that a lock names, and no others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn passed(line: &str) -> Option<u64> {
     before.rsplit([' ', '=']).next()?.parse().ok()
 }
 
-/// What makes mutants of C.
+/// Program that makes mutants of C.
 pub fn mutate(log: &Log) -> Result<PathBuf> {
     let lock = workspace::root().join("xtask/mutants/requirements.lock");
     Ok(environment(log, &lock, "mutants-venv")?.join("mutate"))

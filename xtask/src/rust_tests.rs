@@ -1,4 +1,4 @@
-//! What cargo checks and tests.
+//! Checks and tests of cargo.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::{tools, workspace};
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace::root()).args(arguments);
-    // What cargo tells this program of itself. A build script that asks for it (ring's)
-    // would run again, and much be compiled again, whenever cargo is run by hand between.
+    // Cargo's variables about this program. A build script that asks for one (ring's) would run
+    // again, and much be compiled again, whenever cargo is run by hand between.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -43,7 +43,7 @@ pub fn test_program(log: &Log, name: &str) -> Result<PathBuf> {
     executable(&said, name)
 }
 
-/// Where cargo, which says it in JSON, has put a program.
+/// Path of a program in cargo's JSON messages.
 pub fn executable(said: &str, name: &str) -> Result<PathBuf> {
     let messages = said.lines().map(serde_json::from_str::<serde_json::Value>);
     let mut of_name = messages.flatten().filter(|it| it["target"]["name"] == name);
@@ -209,7 +209,7 @@ fn read_results(text: &str) -> Tally {
 
 const SAID_LINES: usize = 40;
 
-/// Where a failed test panicked, and what it said then.
+/// Place and message of a failed test's panic.
 fn what_it_said(text: &str, name: &str) -> String {
     let thread = format!("thread '{name}' ");
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&thread));

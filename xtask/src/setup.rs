@@ -1,5 +1,5 @@
-//! What the tests need of the machine, and how it comes: as root on Debian or
-//! Ubuntu what is missing is installed, elsewhere the line that would is said.
+//! Needs of the tests, and how they are met: as root on Debian or Ubuntu what is missing is
+//! installed, elsewhere the line that would is said.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -39,8 +39,7 @@ const fn need(
     }
 }
 
-/// What clang links into programs that are fuzzed: `libclang-rt-N-dev` of the clang that is
-/// here.
+/// Library that clang links into fuzzed programs: `libclang-rt-N-dev` of the clang that is here.
 const LIBFUZZER: &str = "libFuzzer";
 const RUST: &str = "rust";
 
@@ -61,7 +60,7 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "alone", "kcsan"];
-/// What is released, and guests that are given it.
+/// Releases, and guests that are given them.
 const RELEASES: &[&str] = &[
     "packages",
     "kubernetes-run",
@@ -72,7 +71,7 @@ const RELEASES: &[&str] = &[
 ];
 #[rustfmt::skip]
 const ARM64_RELEASES: &[&str] = &["packages", "guest-6.1-arm64-boot-", "guest-6.12-arm64-16k-boot-"];
-/// Where modules are listed or loaded.
+/// Steps that list or load modules.
 #[rustfmt::skip]
 const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
 const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "world-dumps"];
@@ -102,7 +101,7 @@ const NEEDS: &[Need] = &[
     need("python3 ensurepip", "python3-venv", "makes mutants of the store", &["mutants-"]),
     need("clang", "clang", "fuzzes", FUZZ),
     need(LIBFUZZER, "libclang-rt", "fuzzes", FUZZ),
-    // What tests of the commands start.
+    // Programs that tests of the commands start.
     need("python3", "python3", "holds memory of known pages", COMMANDS),
     need("python3 prometheus_client", "python3-prometheus-client", "reads metrics", COMMANDS),
     need("perl", "perl", "checks the kernel's style", &["checkpatch", "kernel-patch"]),
@@ -123,7 +122,7 @@ const NEEDS: &[Need] = &[
     need("bash", "bash", "reads its completions", COMMANDS),
     need("zsh", "zsh", "reads its completions", COMMANDS),
     need("fish", "fish", "reads its completions", COMMANDS),
-    // What others wrote.
+    // Programs of others.
     need("/lib/systemd/system-generators/systemd-fstab-generator", "systemd", "judges imports of fstab", WORLD),
     need("unshare", "util-linux", "keeps judges from the machine", WORLD),
     need("bash", "bash", "runs the script of zram-tools", WORLD),
@@ -212,7 +211,7 @@ impl Need {
     }
 }
 
-/// What is not here, and the package that would bring it.
+/// Missing needs, and the package that would bring each.
 type Missing = Vec<(&'static Need, String)>;
 
 fn packages(missing: &Missing) -> BTreeSet<&str> {
@@ -220,7 +219,7 @@ fn packages(missing: &Missing) -> BTreeSet<&str> {
     packages.filter(|it| !it.is_empty()).collect()
 }
 
-/// What Rust can compile for, as `rustup target add` brings it.
+/// Missing Rust targets, as `rustup target add` takes them.
 fn targets(missing: &Missing) -> Vec<&str> {
     let targets = missing.iter().map(|(need, _)| need.what.split_once(' '));
     let targets = targets.filter_map(|it| it.filter(|(kind, _)| *kind == RUST));
@@ -243,7 +242,7 @@ pub fn set_up(steps: &[String], install: bool) -> Result<Option<String>> {
         if !apt_get(&log, &["update"])? {
             println!("The package lists cannot be read anew; trying with those that are here.");
         }
-        // What clang lacks is known when there is a clang.
+        // Needs of clang are known when there is a clang.
         for _ in 0..2 {
             install_missing(&log, &missing)?;
             let before = std::mem::replace(&mut missing, find_missing(&log, steps)?);
@@ -317,7 +316,7 @@ fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
         println!("Installing what Rust needs for {triple} ...");
         let mut rustup = Command::new("rustup");
         rustup.current_dir(workspace::root());
-        // Where there is no rustup, that is what is missing in the end.
+        // Without rustup, that is what is missing in the end.
         let _ = log.run(rustup.args(["target", "add", triple]));
     }
     let mut known = Vec::from_iter(packages(missing));

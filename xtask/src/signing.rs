@@ -57,7 +57,7 @@ fn dkms_build(log: &Log, kernel: &Kernel, place: &Path) -> Result<PathBuf> {
         command.args([action, "-m", "zmeld", "-v", &version]);
         command.arg("--dkmstree").arg(&tree);
         command.arg("--sourcetree").arg(&source);
-        // What the machine's own kernels have is not touched.
+        // The machine's own keys are not touched.
         command.env("sign_file", kernel.build.join("scripts/sign-file"));
         command.env("mok_signing_key", place.join(KEY));
         command.env("mok_certificate", place.join(CERTIFICATE));

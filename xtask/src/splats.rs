@@ -1,4 +1,4 @@
-//! What must not stand in a kernel's messages after a test.
+//! Complaints that fail a test if a kernel's messages have them.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn without_time(line: &str) -> &str {
     }
 }
 
-/// What stays the same from boot to boot: numbers do not.
+/// Shape of a line from boot to boot: numbers differ.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for word in line.split_whitespace() {

@@ -71,9 +71,9 @@ impl Tally {
         self.skipped.extend(other.skipped);
     }
 
-    /// What a program says by the Test Anything Protocol: `ok N - name`, `not ok N - name`,
-    /// `# SKIP reason` behind a check or behind a plan of none, and the plan `1..N`, without
-    /// which it came to no proper end.
+    /// Tally of a program's Test Anything Protocol: `ok N - name`, `not ok N - name`,
+    /// `# SKIP reason` behind a check or behind a plan of none, and the plan `1..N`, without which
+    /// it came to no proper end.
     pub fn of_tap(step: &str, output: &str) -> Tally {
         let mut tally = Tally::default();
         let mut planned = None;
@@ -117,7 +117,7 @@ impl Tally {
         self
     }
 
-    /// What was found, or that it cannot be had here.
+    /// The tally found, or a skip if it cannot be had here.
     pub fn or_skip(step: &str, found: Result<Tally>) -> Result<Tally> {
         found.or_else(|error| match reason(&error) {
             Some(reason) => Ok(Tally::skip(step, reason)),
@@ -152,13 +152,13 @@ pub fn skip_lines(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|reason| reason.trim().to_owned())
 }
 
-/// What is left of a step when all that it needs is built.
+/// Rest of a step when all that it needs is built.
 pub type Rest = Box<dyn FnOnce(&Log) -> Result<Tally> + Send>;
 
 type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
 
-/// What a step does; what its programs say goes to the log. One step at a time is in front: it
-/// builds what later ones need.
+/// A step's action; its programs' output goes to the log. One step at a time is in front: it builds
+/// what later ones need.
 pub enum Action<'a> {
     Whole(InFront<'a, Tally>),
     /// In front until its rest, which changes nothing that another step reads, runs in the

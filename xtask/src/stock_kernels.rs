@@ -45,7 +45,7 @@ pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
     Ok(release)
 }
 
-/// Where its packages put the image: newer ones beside the modules.
+/// Path of its image in its packages: newer ones have it beside the modules.
 pub fn image(place: &Path, release: &str) -> PathBuf {
     let newer = place.join(format!("root/usr/lib/modules/{release}/vmlinuz"));
     match newer.exists() {

@@ -28,10 +28,10 @@ use crate::world;
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
 ///
-/// What the tests need and the machine is missing is installed first where root runs them
-/// on Debian or Ubuntu; elsewhere the line that would is printed. The last line is
-/// `N passed, N failed, N skipped`; before it stands NOT A FULL RUN where something was
-/// left out. Output is kept in target/xtask/logs.
+/// Missing programs that the tests need are installed first where root runs the tests on Debian or
+/// Ubuntu; elsewhere the line that would is printed. The last line is
+/// `N passed, N failed, N skipped`; before it stands NOT A FULL RUN where something was left out.
+/// Output is kept in target/xtask/logs.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Longer fuzzing, longer sequences, more seeds, more kernels
@@ -184,7 +184,7 @@ fn steps<'a>(
     steps.add(Usual, world::STEP, about, move |log| {
         world::test(log, scope, seed)
     });
-    // What takes all processors, between what is long and takes one.
+    // Steps that take all processors, between those that are long and take one.
     kernels_and_builds(&mut steps, kernels);
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
     let start = move |log: &Log| python::fleet(log, scope);
@@ -249,7 +249,7 @@ fn kernels_and_builds<'a>(steps: &mut Steps<'a>, kernels: &'a KernelCache) {
 
 fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) -> Result<()> {
     let scope = steps.scope;
-    // What is long is begun early, so that nothing waits for it in the end.
+    // Long steps begin early, so that nothing waits for them in the end.
     let machine = |name| move |log: &Log| kernel_tests::machines(log, kernels, name);
     let experiments = "experiments in machines of a given size";
     steps.add_staged("machine-6.12", experiments, machine("6.12"));

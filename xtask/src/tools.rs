@@ -40,7 +40,7 @@ pub fn need_root(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// What sets swap up in a Debian of its own does not see what zmeld did on this machine.
+/// Fails if zmeld has set this machine up: setups in a Debian of its own do not see that.
 pub fn need_not_set_up() -> Result<()> {
     if Path::new("/run/zmeld/state.json").exists() {
         unavailable!("zmeld has set this machine up: zmeld down first");

@@ -26,7 +26,7 @@ const DIED: u8 = 101;
 /// `kernel-patch`, which zram takes), kcsan (the newest linux-source in QEMU, watching for data
 /// races), or one of Debian's in QEMU: 6.1, 6.12, 7.2, 7.3; 6.12-rt and 7.3-rt with
 /// PREEMPT_RT; 6.1-arm64, 7.3-arm64, 6.12-arm64-16k and 7.3-arm64-16k for arm64, -16k with
-/// pages of 16 KiB. What is missing is fetched and built under target/kernels, once. Remove
+/// pages of 16 KiB. A missing kernel is fetched and built under target/kernels, once. Remove
 /// a folder there to take a newer kernel.
 #[derive(clap::Args)]
 pub struct Options {

@@ -1,4 +1,4 @@
-//! Where things are in this workspace.
+//! Places in this workspace.
 
 use std::env;
 use std::fs;
@@ -60,7 +60,7 @@ pub fn all_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What `make` makes at a place: there whole, or not at all.
+/// Makes a place with `make`: there whole, or not at all.
 pub fn whole(place: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = place.with_file_name(format!("{name}.unfinished"));

@@ -1,4 +1,4 @@
-//! What can go wrong with an experiment, with the thing it happened to and the way out.
+//! Errors of experiments, with the thing that each happened to and the way out.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ impl From<HostError> for Error {
 }
 
 impl Error {
-    /// What is wrong with a recipe, or a part of it, of that name.
+    /// An error in a recipe, or a part of it, of that name.
     pub(crate) fn recipe(name: &str, problem: String) -> Error {
         ConfigError::of(None, name, problem).into()
     }

@@ -1,7 +1,7 @@
 //! Folders of an experiment's own, in places where anybody may write.
 //!
 //! A name there proves nothing: others can make files and folders of any name.
-//! What they cannot make is a folder of root's that is closed to them. Only
+//! They cannot make a folder of root's that is closed to them. Only
 //! such a folder counts as an experiment's, and all in it is root's.
 
 use std::ffi::OsStr;
@@ -60,7 +60,7 @@ mod tests {
             fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
             chown(at(name), Some(owner), None).unwrap();
         };
-        // What anybody can make in /var/tmp.
+        // Entries anybody can make in /var/tmp.
         fs::write(at("zmeld-lab-4194999.disk"), "").unwrap();
         folder("zmeld-lab-4194998-1-x.disk", 65534, 0o700);
         folder("zmeld-lab-4194997-1-x.disk", 0, 0o755);

@@ -1,4 +1,4 @@
-//! What experiments that are over left on the machine.
+//! Leftovers of experiments that are over.
 
 use std::fmt;
 use std::fs;
@@ -45,7 +45,7 @@ pub struct TakingBack<'a> {
     pub force: bool,
     /// Set when it is to stop; what is not taken back by then stays written down.
     pub stop: &'a AtomicBool,
-    /// Who is told what happens.
+    /// Receives the events.
     pub listener: &'a mut Listener<'a>,
     /// Is given, in words, what is not as it was before although it was taken back.
     pub left: &'a mut Vec<String>,
@@ -57,7 +57,7 @@ impl Leftover {
         matches!(self, Leftover::Swap(_) | Leftover::Disk(..))
     }
 
-    /// Takes it back. What else than swap cannot be is there still for the next one to find.
+    /// Takes it back. Leftovers other than swap that cannot be are found again by the next one.
     pub(crate) fn clear(&self, host: &Host, how: &mut TakingBack<'_>) -> Result<(), Error> {
         match self {
             Leftover::Groups(all) => {

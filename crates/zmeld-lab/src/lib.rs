@@ -34,7 +34,7 @@ pub mod workload;
 pub use error::Error;
 pub use recipe::Recipe;
 
-/// Whether a file need not say it.
+/// Whether a file may leave it out.
 fn is_default<T: Default + PartialEq>(it: &T) -> bool {
     *it == T::default()
 }

@@ -1,6 +1,6 @@
-//! What an experiment makes is called after its process, so that what one that
-//! was killed left behind can be told from what is in use. A number is given
-//! again; the number and the time at which the process began are not.
+//! Names of an experiment's folders and groups. They hold its process's number, which is given
+//! again, and the time at which the process began, which is not: what a killed experiment left can
+//! be told from what is in use.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -32,14 +32,14 @@ const RUNS_MAX: f64 = 10_000.0;
 pub struct Recipe {
     /// Its name, as `zmeld bench run` takes it.
     pub name: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
-    /// Where it was published, or why it is as it is.
+    /// Its source, or the reason for its settings.
     pub about: String,
-    /// What is compared.
+    /// The metric.
     #[serde(default)]
     pub metric: Metric,
-    /// What is compared besides. It decides neither who is ahead nor when there are enough runs.
+    /// Further metrics. They decide neither who is ahead nor when there are enough runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Metric>,
     /// About how many minutes it takes on two processors.
@@ -57,7 +57,7 @@ pub struct Recipe {
     /// The workloads and limits.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
-    /// What is compared.
+    /// The variants.
     #[serde(rename = "variant")]
     pub variants: Vec<Variant>,
     /// The published figures.
@@ -85,7 +85,7 @@ fn run_max() -> f64 {
     600.0
 }
 
-/// What is compared.
+/// A metric to compare by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
@@ -112,9 +112,9 @@ impl Default for Metric {
 pub struct Case {
     /// Its name in tables.
     pub name: String,
-    /// What runs.
+    /// The workload.
     pub workload: Workload,
-    /// What runs with `--full`.
+    /// The workload with `--full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<Workload>,
     /// `60% of footprint`, `181MiB`; none: no limit.
@@ -139,13 +139,13 @@ pub struct Case {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
-    /// What it shows, and on which machine.
+    /// Its subject, and the machine used.
     pub title: String,
     /// Headings.
     pub columns: Vec<String>,
     /// Rows of as many cells.
     pub rows: Vec<Vec<String>>,
-    /// What to bear in mind when it is compared with what came out here.
+    /// A caution for comparing it with the results here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -275,7 +275,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// What runs of it have to have in common.
+    /// The settings that its runs must share.
     pub(crate) fn compared(&self) -> Recipe {
         Recipe {
             question: String::new(),

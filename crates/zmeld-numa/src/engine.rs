@@ -1,9 +1,9 @@
 //! The simulation: discrete events on a heap.
 //!
-//! A process runs in *batches*: stretches of references between two events that could change what a reference
-//! costs. What a batch costs is computed in closed form, exactly, whatever its length. Events are first touches,
-//! faults on pages made inaccessible, renewals, scans, ends of slices and of processes, arrivals, the end of a
-//! whole copy, and the scheduler's looks at its domains.
+//! A process runs in *batches*: stretches of references between two events that could change what a
+//! reference costs. A batch's cost is computed in closed form, exactly, whatever its length. Events
+//! are first touches, faults on pages made inaccessible, renewals, scans, ends of slices and of
+//! processes, arrivals, the end of a whole copy, and the scheduler's looks at its domains.
 //!
 //! Invariants:
 //! - Time is whole picoseconds; two events at one time are handled in the order of `Event`'s fields, which
@@ -679,7 +679,7 @@ impl<'a> Engine<'a> {
         }
         let record = self.detail.traffic;
         let mut remote = 0;
-        // What the same references take locally, and what they take where the pages are, both undisturbed.
+        // Time of the same references, undisturbed: all local, and each where its page is.
         let local_time = refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
         let traffic = &mut self.traffic;

@@ -1,4 +1,4 @@
-//! What cannot be simulated or read.
+//! Errors of simulations and their input.
 
 use std::ops::RangeInclusive;
 

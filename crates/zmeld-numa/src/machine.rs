@@ -12,17 +12,17 @@ use crate::error::{within, Error};
 
 /// The distance of a node to itself in every SLIT: one local access costs 10 tenths of a local access.
 pub const LOCAL_DISTANCE: u32 = 10;
-/// What a SLIT has for memory that a processor cannot reach.
+/// SLIT entry for memory that a processor cannot reach.
 pub const UNREACHABLE: u32 = 255;
 /// The most nodes a machine may have: a page's node is kept in 16 bits and the largest number means "nowhere".
 pub const NODES_MAX: usize = 4096;
 
-/// What is wrong with the machine of that preset, file or folder.
+/// An error in the machine of that preset, file or folder.
 fn wrong(source: impl fmt::Display, why: impl fmt::Display) -> Error {
     Error::Wrong(format!("{source}: {why}"))
 }
 
-/// What memory costs on a machine. All values are for an idle machine; queueing comes on top.
+/// Costs of memory on a machine. All values are for an idle machine; queueing comes on top.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryCosts {
@@ -69,12 +69,12 @@ impl MemoryCosts {
 pub struct NumaMachine {
     /// A preset's name, or `host`.
     pub name: String,
-    /// What it stands for, in a sentence.
+    /// Machine that it stands for, in a sentence.
     pub about: String,
     /// Distances between nodes, from a processor's node (rows) to the memory's: square, 10 on the diagonal, 10 to 254
     /// elsewhere, 255 where it cannot be reached.
     pub slit: Vec<Vec<u32>>,
-    /// What the kernel calls each node, which may leave numbers out; else 0, 1 and so on.
+    /// The kernel's numbers of the nodes, which may have gaps; else 0, 1 and so on.
     pub node_numbers: Vec<usize>,
     /// Processors of each node; 0 for a node of memory only.
     pub processors: Vec<usize>,
@@ -82,7 +82,7 @@ pub struct NumaMachine {
     pub page_bytes: u64,
     /// Memory of each node in pages; `None` where it is as large as need be.
     pub memory_pages: Vec<Option<u64>>,
-    /// What memory costs.
+    /// Costs of memory.
     pub costs: MemoryCosts,
 }
 

@@ -1,4 +1,4 @@
-//! What a simulation found.
+//! Outcome of a simulation.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub enum MoveReason {
     Scripted = 2,
 }
 
-/// What was counted, under the kernel's names where it has one.
+/// Counts, under the kernel's names where it has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Counters {
     /// Moves of processes between processors, by [`MoveReason`].

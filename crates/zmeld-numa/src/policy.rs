@@ -11,7 +11,7 @@ use crate::error::{within, Error};
 use crate::machine::NumaMachine;
 use crate::time::from_ms;
 
-/// What happens to a process's pages when the scheduler moves it to another node.
+/// Fate of a process's pages when the scheduler moves it to another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMove {
     /// They stay behind.
@@ -61,14 +61,14 @@ pub enum PolicyName {
     FirstTouch,
 }
 
-/// What a policy is, for `zmeld numa policies` and the documentation.
+/// Description of a policy, for `zmeld numa policies` and the documentation.
 #[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct PolicyDescription {
     /// Its name.
     pub name: PolicyName,
     /// Its rule in a sentence or two.
     pub rule: &'static str,
-    /// Where the rule comes from.
+    /// Source of the rule.
     pub source: &'static str,
 }
 
@@ -209,7 +209,7 @@ impl Policy {
     }
 }
 
-/// What moving an address space at once costs.
+/// Costs of moving an address space at once.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullSettings {

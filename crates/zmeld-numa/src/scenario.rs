@@ -95,7 +95,7 @@ pub struct Scenario {
 /// A scenario's text with its origin, from which variants are made.
 #[derive(Debug, Clone)]
 pub struct ScenarioText {
-    /// What messages call it.
+    /// Name in messages.
     file: String,
     text: String,
     table: toml::Table,
@@ -144,7 +144,7 @@ impl ScenarioText {
         self.check(spec)
     }
 
-    /// What is wrong with a key, and where that stands.
+    /// An error in a key, and the key's place.
     fn wrong(&self, table: &str, (key, why): (&str, String)) -> Error {
         let (line, column) = place_of(&self.text, table, key);
         let under = if table.is_empty() {

@@ -10,7 +10,7 @@ use crate::error::within;
 use crate::machine::NumaMachine;
 use crate::time::from_ms;
 
-/// What the scheduler does and how often. Times are in milliseconds of the simulated machine.
+/// Settings of the scheduler. Times are in milliseconds of the simulated machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduler {

@@ -133,7 +133,7 @@ pub enum Arrivals {
     Poisson { gap_ms: f64 },
 }
 
-/// Where a new process is put.
+/// Placement of new processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "place", deny_unknown_fields)]
 #[allow(missing_docs)] // Their names say what the fields are.
@@ -174,7 +174,7 @@ pub struct Workload {
     pub renewal_kb_per_s: f64,
     /// When they are submitted.
     pub arrivals: Arrivals,
-    /// Where they start.
+    /// Their placement.
     pub start: StartNode,
 }
 

@@ -324,7 +324,7 @@ impl<'a> Simple<'a> {
         }
     }
 
-    /// What a processor did is over.
+    /// A processor's work is over.
     fn step(&mut self, cpu: usize, now: u64) {
         let task = self.cpus[cpu].current.unwrap();
         if let Some(since) = self.cpus[cpu].reference_since.take() {

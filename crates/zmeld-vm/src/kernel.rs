@@ -13,15 +13,15 @@ use crate::Error;
 pub struct Kernel {
     /// Its image, as QEMU boots it.
     pub image: PathBuf,
-    /// What `uname -r` says in it.
+    /// Its release, as `uname -r` says.
     pub release: String,
     /// The folder of its modules; none where there is none.
     pub modules: Option<PathBuf>,
-    /// What starts it.
+    /// Program that starts it.
     pub kind: KernelKind,
 }
 
-/// What starts a kernel.
+/// Program that starts a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
     /// QEMU: an image for x86-64.
@@ -32,7 +32,7 @@ pub enum KernelKind {
     UserMode,
 }
 
-/// Where the boot protocol for x86 has its magic number and the place of the version, from the image's begin.
+/// Offsets in an image for x86, by its boot protocol: of the magic number and the version's place.
 const MAGIC_AT: usize = 0x202;
 const VERSION_AT: usize = 0x20e;
 
@@ -101,8 +101,9 @@ impl Kernel {
         })
     }
 
-    /// Copies those of these modules that there are, and what they depend on, to `lib/modules` below a folder, with
-    /// an index of their own. What is built into the kernel is no module, so a name that is not found is no error.
+    /// Copies those of these modules that there are, and what they depend on, to `lib/modules`
+    /// below a folder, with an index of their own. A part built into the kernel is no module, so a
+    /// name that is not found is no error.
     pub fn copy_modules(&self, names: &[&str], to: &Path) -> Result<(), Error> {
         let Some(from) = &self.modules else {
             return Ok(());
@@ -142,7 +143,7 @@ impl Kernel {
     }
 }
 
-/// What user-mode Linux says of itself; other programs say something else.
+/// Release of user-mode Linux by its own word; none for other programs.
 fn said_release(program: &Path) -> Option<String> {
     let strings = fs::read(program).ok()?;
     // Nothing is started that does not carry the kernel's banner.

@@ -39,7 +39,7 @@ impl Error {
     }
 }
 
-/// Where a program is on this machine.
+/// Path of a program on this machine.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());

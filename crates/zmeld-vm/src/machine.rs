@@ -20,7 +20,7 @@ pub const ARM64_PROGRAM: &str = "qemu-system-aarch64";
 /// Pi 5, which has pages of 4 and of 16 KiB.
 const ARM64_MACHINE: &[&str] = &["-machine", "virt", "-cpu", "cortex-a76"];
 
-/// What QEMU calls this machine's files to the guest.
+/// QEMU's tag for this machine's files.
 const FILES_TAG: &str = "files";
 
 /// Starting a kernel in hardware takes no longer where it works at all.
@@ -33,7 +33,7 @@ pub struct Disk {
     pub file: PathBuf,
     /// Its serial number, in QEMU.
     pub serial: Option<String>,
-    /// What happens to what is written to it.
+    /// Treatment of writes.
     pub writes: DiskWrites,
     /// Bytes per second that are read at most.
     pub read_bytes_per_s: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Disk {
     pub writes_per_s: Option<u64>,
 }
 
-/// What happens to what is written to a disk of QEMU's.
+/// Treatment of writes to a disk of QEMU's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DiskWrites {
     /// It goes past this machine's page cache, so that times are a disk's.
@@ -57,7 +57,7 @@ pub enum DiskWrites {
     Forgotten,
 }
 
-/// What goes over a guest's two lines.
+/// Use of a guest's two lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // Their names say what the fields are.
 pub enum Lines {
@@ -82,9 +82,9 @@ pub struct VirtualMachine {
     pub processors: u32,
     /// Its disks, the first of them [`VirtualMachine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
     pub disks: Vec<Disk>,
-    /// What it writes, and where that goes.
+    /// Its lines, and where they go.
     pub lines: Lines,
-    /// Where user-mode Linux keeps what it needs while it runs.
+    /// Folder of user-mode Linux's files while it runs.
     pub folder: PathBuf,
     /// Whether the guest may mount this machine's files ([`VirtualMachine::files_mount`]). QEMU lets it read them
     /// alone; what user-mode Linux mounts read-only it could mount anew.
@@ -101,7 +101,7 @@ pub struct VirtualMachine {
 }
 
 impl VirtualMachine {
-    /// What the guest calls its own line, on which its kernel says nothing.
+    /// The guest's name of its own line, on which its kernel says nothing.
     pub fn line_device(kind: KernelKind, lines: &Lines) -> &'static str {
         match (kind, lines) {
             (KernelKind::UserMode, _) => "/dev/tty1",
@@ -112,7 +112,7 @@ impl VirtualMachine {
         }
     }
 
-    /// What the guest calls its first disk.
+    /// The guest's name of its first disk.
     pub fn disk_device(kind: KernelKind) -> &'static str {
         match kind {
             KernelKind::Image | KernelKind::Arm64Image => "/dev/vda",
@@ -151,7 +151,7 @@ impl VirtualMachine {
         for (index, disk) in self.disks.iter().enumerate() {
             let file = disk.file.display();
             words.push(match disk.writes {
-                // What is written goes to a file of the run's own.
+                // Writes go to a file of the run's own.
                 DiskWrites::Forgotten => {
                     format!("ubd{index}={}/ubd{index}.cow,{file}", self.folder.display())
                 }
@@ -164,7 +164,7 @@ impl VirtualMachine {
         };
         let more = ["seccomp=on", "con=null", "con0=null,fd:2", line];
         words.extend(more.map(str::to_owned));
-        // Where the last two are not named they are added behind everything, to what the first program is given.
+        // If not named, the last two are added behind everything: to the first program's arguments.
         let more = ["panic=-1", "root=none", "console=tty0"];
         words.extend(more.map(str::to_owned));
         words.extend(self.append.split_whitespace().map(str::to_owned));
@@ -284,7 +284,7 @@ pub fn hardware_runs(kernel: &Path, kept: &Path) -> bool {
         _ => {
             let runs = hardware_starts(kernel);
             let answer = if runs { "yes" } else { "no" };
-            // Where it cannot be kept it is asked again.
+            // An answer that cannot be kept is asked for again.
             let _ = file::replace(kept, format!("{question}: {answer}\n").as_bytes(), None);
             runs
         }
@@ -316,7 +316,7 @@ fn hardware_starts(kernel: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// What a boot does not show.
+    /// Settings that a boot does not show.
     #[test]
     fn names_rates_and_what_runs_it_are_as_asked_for() {
         let disk = Disk {

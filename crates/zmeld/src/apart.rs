@@ -1,7 +1,7 @@
-//! What reads other processes' memory does so in a process apart.
+//! Other processes' memory is read in a process apart.
 //!
 //! A page fault on a page of somebody's file system is answered when he likes, and no signal ends
-//! that wait once he has been asked. Who ran the command, or systemd, would wait for its process
+//! that wait once he has been asked. The command's caller, or systemd, would wait for its process
 //! as long. So this process begins itself once more, passes on signals, and goes on when the other
 //! one has ended but for a thread that waits, too. A scan is done there as a whole. Of what sets
 //! the machine up only the measuring is: a thread that waits keeps what its process had open, as
@@ -58,9 +58,9 @@ pub fn run() -> io::Result<Option<ExitCode>> {
     Ok(Some(code(supervised(begun)?).into()))
 }
 
-/// What this program says, called with these words, where it succeeds.
+/// Output of this program, called with these words, if it succeeds.
 pub fn answer(words: &[String]) -> io::Result<Result<String, u8>> {
-    // What is left behind would keep a pipe.
+    // A process left behind would keep a pipe open.
     let mut answer = File::from(memfd_create("answer", MemfdFlags::CLOEXEC)?);
     let mut begun = Command::new("/proc/self/exe");
     begun.args(words).stdout(answer.try_clone()?);
@@ -98,7 +98,7 @@ fn await_end(begun: &mut Command, passed: &SigSet) -> io::Result<ExitStatus> {
         }
         while let Some(info) = signals.read_signal()? {
             let signal = Signal::try_from(info.ssi_signo as i32)?;
-            // Who has got it already takes the two for one.
+            // A child that got it already takes both for one.
             if signal != Signal::SIGCHLD {
                 await_listener(&child, signal);
                 let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
@@ -162,7 +162,7 @@ fn await_listener(child: &Child, signal: Signal) {
             let signals = u64::from_str_radix(signals, 16).unwrap_or(0);
             signals & 1 << (signal as u32 - 1) != 0
         };
-        // What a shell begins in the background ignores it until it listens.
+        // A shell's background job ignores it until it listens.
         let patience = match has("SigIgn") {
             true => READY_WITHIN * 20,
             false => READY_WITHIN,

@@ -81,7 +81,7 @@ pub struct ScanArgs {
     pub survey: SurveyArgs,
 }
 
-/// What a survey cannot be combined with: it reads live memory, with its own codecs.
+/// Options that a survey excludes: it reads live memory, with its own codecs.
 const NOT_IN_SURVEYS: [&str; 14] = [
     "swap",
     "file",
@@ -212,7 +212,7 @@ impl MachineArgs {
     }
 }
 
-/// What is said of a root folder that is none.
+/// Error for a root folder that is none.
 pub fn no_machine(root: &Path) -> anyhow::Error {
     let root = root.display();
     anyhow::anyhow!(

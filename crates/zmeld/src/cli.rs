@@ -27,7 +27,7 @@ Examples:
     max_term_width = 80
 )]
 pub struct Cli {
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub command: Command,
 
@@ -126,7 +126,7 @@ mod tests {
         definition().debug_assert();
     }
 
-    /// What is broken by hand is broken again where it does not fit, in the middle of a line.
+    /// Text broken by hand is broken again where it does not fit, in the middle of a line.
     fn fits(mut command: clap::Command) {
         let rendered = [command.render_help(), command.render_long_help()];
         let by_hand = [command.get_after_help(), command.get_after_long_help()];

@@ -94,8 +94,8 @@ pub fn refuse(err: &clap::Error, whole: clap::Command, arguments: &[OsString]) -
     }
 }
 
-/// What clap says in paragraphs, in one line: the complaint, the tip if there is
-/// one, and where to read more.
+/// Joins clap's paragraphs in one line: the complaint, the tip if there is one, and where to read
+/// more.
 fn usage_line(rendered: &str, help: &str) -> String {
     let mut said = String::new();
     let is_said =
@@ -114,7 +114,7 @@ fn usage_line(rendered: &str, help: &str) -> String {
     format!("{said} (see {help})")
 }
 
-/// What the standard library says of a number, and what people say.
+/// The standard library's words on numbers, and plain ones.
 const NUMBERS: [(&str, &str); 4] = [
     ("invalid digit found in string", "not a whole number"),
     (
@@ -162,7 +162,7 @@ fn one_line(err: &anyhow::Error, is_root: bool) -> String {
         }
         text.push_str(cause);
     }
-    // What says itself who may do it holds nothing that the system refused.
+    // An error that says itself who may do it holds no refusal by the system.
     if is_refused(err) && !is_root {
         text.push_str("; run it as root");
     }
@@ -273,7 +273,7 @@ mod tests {
         let said = "cannot read /root/x: Permission denied";
         assert_eq!(one_line(&err, true), said);
         assert_eq!(one_line(&err, false), format!("{said}; run it as root"));
-        // What root cannot mend either.
+        // Root cannot mend this either.
         let err = anyhow::Error::new(zmeld_swap::setup::Error::NoCodec {
             codec: "842".to_owned(),
             there: "lz4".to_owned(),

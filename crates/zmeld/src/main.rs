@@ -11,8 +11,8 @@
 //! | `output` | standard output: formats, colours, closed pipes |
 //! | `progress` | the line on standard error, and Ctrl-C |
 
-// What is printed goes through `output`, where other people's text is made
-// harmless and a closed pipe is no panic.
+// All output goes through `output`, where other people's text is made harmless and a closed pipe is
+// no panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod apart;

@@ -32,7 +32,7 @@ pub fn say(text: impl Display) {
 
 pub fn say_as(name: &str, text: impl Display) {
     let line = format!("{name}: {}\n", inert(&text.to_string()));
-    // Where nobody listens there is nobody to tell.
+    // A closed standard error has nobody to tell.
     let _ = stderr().lock().write_all(line.as_bytes());
 }
 

@@ -18,9 +18,9 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 /// The line of a terminal is drawn anew this often.
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
-/// What is done in another thread is looked at this often.
+/// Work in another thread is looked at this often.
 const LOOKED_EVERY: Duration = Duration::from_millis(50);
-/// Where standard error is no terminal, a line this often.
+/// A line this often, if standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
@@ -117,7 +117,7 @@ pub struct Message {
 struct Shown {
     said: Option<Instant>,
     is_on_screen: bool,
-    /// What is counted, and when and with how many bytes that began.
+    /// Name of the amount, and when and with how many bytes it began.
     name: String,
     since: Option<(Instant, u64)>,
 }
@@ -149,7 +149,7 @@ impl Message {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is time for a word, for those to whom finding one is a cost.
+    /// Whether a message is due, for callers to whom its text is a cost.
     pub fn is_due(&self) -> bool {
         if is_quiet() {
             return false;
@@ -162,7 +162,7 @@ impl Message {
         self.begin.elapsed() >= self.quiet_for && said.is_none_or(|at| at.elapsed() >= every)
     }
 
-    /// What goes on now.
+    /// Shows the work that goes on now.
     pub fn set(&self, text: &str) {
         if !self.is_due() {
             return;

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use run::*;
 
-/// What user-mode Linux runs on soundly.
+/// Processors that user-mode Linux runs on soundly.
 const PROCESSORS: u32 = 1;
 
 fn kernel() -> PathBuf {
@@ -213,7 +213,7 @@ fn a_command_finds_the_files_of_this_machine(before: &[String]) {
     );
     let path = write(folder.path(), "files.toml", text_of_recipe.as_bytes());
     let result = folder.path().join("r.json");
-    // What it needs is measured here first, where what it writes is written.
+    // Its footprint is measured here first, and its files are written here.
     let output = run_with(&path, &["--output", str(&result)]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");

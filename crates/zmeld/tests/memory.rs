@@ -65,7 +65,7 @@ fn survey(pid: i32) {
         command.args(["--sketch", "1600", "--pid", &pid.to_string()]);
         command.stdout(Stdio::null()).status().unwrap().code()
     };
-    // Where others make memory short it gives up: then again.
+    // If others make memory short, it gives up: then again.
     let mut tries = (0..1800).map(|_| survey()).inspect(|code| {
         if *code == Some(75) {
             std::thread::sleep(Duration::from_secs(1));

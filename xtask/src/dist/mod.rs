@@ -36,9 +36,9 @@ use tree::Tree;
 
 /// Make under target/dist what is released, from the last commit
 ///
-/// The source archive with all crates, static programs for x86-64 and arm64, packages of them
-/// and of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. What
-/// this machine lacks is named and left out. The same commit and compilers give the same bytes.
+/// The source archive with all crates, static programs for x86-64 and arm64, packages of them and
+/// of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. Parts that this machine cannot make
+/// are named and left out. The same commit and compilers give the same bytes.
 #[derive(clap::Args)]
 pub struct Options {
     /// Sign SHA256SUMS and the .rpm with this key of gpg's, and lay out signed repositories for
@@ -142,7 +142,7 @@ impl Release {
         Ok(folder)
     }
 
-    /// Where the files of the program's package are laid out.
+    /// File tree of the program's package.
     fn program_tree(&self, arch: Arch) -> Result<Tree> {
         let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
         Ok(Tree { root })
@@ -227,7 +227,7 @@ fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Res
     };
     let file = build(&target)?;
     let licences = licences::linked_in(sources, target.triple)?;
-    // What the program says of itself is asked of one that runs here.
+    // The program's own texts are asked of one that runs here.
     let tree = program_tree(release, sources, arch, &file, &build(&own)?, licences)?;
     Ok(Program { file, tree })
 }
@@ -347,7 +347,7 @@ fn program_tree(
     Ok(tree)
 }
 
-/// What a module's package has, and the release's texts `from` its sources.
+/// Files of a module's package, and the release's texts `from` its sources.
 fn module_tree(release: &Release, package: &Package, version: &str, from: &Path) -> Result<Tree> {
     let dkms = package.dkms.context("no package of a module")?;
     let tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
@@ -469,7 +469,7 @@ mod tests {
         let archive = release.folder.join("archive");
         fs::write(&archive, "x").unwrap();
         let [build, scripts] = arch_files(&release, &archive).unwrap();
-        // What makepkg reads first, by the shell that it is written in.
+        // The part that makepkg reads first, by the shell that it is written in.
         let script = "set -e; bash -n \"$2\"; . \"$1\"; \
             declare -F build package_zmeld package_zmeld-dkms package_zword-dkms >/dev/null; \
             echo \"$pkgver ${source[0]} ${sha256sums[0]}\"";

@@ -1,4 +1,4 @@
-//! What servers install from: a signed repository for apt and one for dnf.
+//! Repositories for servers: a signed one for apt and one for dnf.
 //!
 //! A folder to be put on a web server. Both are flat: one index for all processors.
 
@@ -109,7 +109,7 @@ pub fn make(
     Ok(vec![signature, folder])
 }
 
-/// What a server is told, with where the folder is served in place of SERVER.
+/// Lines for a server, with SERVER in place of where the folder is served.
 pub const LINES: &str = "\
 Debian, Ubuntu:
   sudo curl -o /usr/share/keyrings/zmeld.asc https://SERVER/zmeld.asc

@@ -12,8 +12,8 @@ use crate::kernels::Arch;
 use crate::process::Log;
 use crate::workspace;
 
-/// What rpmbuild does by itself and must not: it would name the machine and the hour,
-/// and change files.
+/// Settings against rpmbuild's defaults, which would name the machine and the hour, and change
+/// files.
 const DEFINES: &[&str] = &[
     "_buildhost reproducible",
     "use_source_date_epoch_as_buildtime 1",

@@ -23,11 +23,11 @@ const TARGETS: &[&str] = &[
     "riscv64gc-unknown-linux-gnu",
 ];
 
-/// What leaves out the others.
+/// Tool that leaves out the others.
 const FILTER: &str = "cargo-vendor-filterer";
 const FILTER_VERSION: &str = "0.5.18";
 
-/// Where cargo finds the crates; no other place is asked.
+/// Cargo's place of the crates; no other place is asked.
 const CONFIG: &str = r#"
 [source.crates-io]
 replace-with = "vendored-sources"

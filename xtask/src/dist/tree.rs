@@ -22,7 +22,7 @@ impl Tree {
         })
     }
 
-    /// What it installs: files and links. All may be read by everybody then, whatever the umask.
+    /// Files and links that it installs. All may be read by everybody then, whatever the umask.
     pub fn paths(&self) -> Result<Vec<String>> {
         output_of(
             Command::new("chmod")

@@ -63,7 +63,7 @@ pub fn missed(log: &Log, sources: &RustSources, seed: u64) -> Result<Found> {
         let mut found = Found::default();
         while let Some(&number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = &mutants[number].name;
-            // What is fast and has found most, first.
+            // Fast tests that have found most go first.
             tests.sort_by_key(|it| it.took / (1 + it.found.load(Ordering::Relaxed)));
             match failed(log, &tests, number)? {
                 Some(by) => {
@@ -288,7 +288,7 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// What as many workers as there are processors return.
+/// Results of as many workers as there are processors.
 fn at_once<T: Send>(work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {

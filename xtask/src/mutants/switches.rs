@@ -1,9 +1,9 @@
 //! Faults of a crate as switches: one build holds all of them, and a variable of the environment
 //! turns one on.
 //!
-//! cargo-mutants says what can be changed where. Here each change goes beside what it changes, as in
-//! `(if crate::switched(7) { a <= b } else { a < b })`, in a copy of the workspace. What the compiler
-//! refuses is left out. So a fault costs the tests that find it, and no build.
+//! cargo-mutants says what can be changed where. Here each change goes beside what it changes, as
+//! in `(if crate::switched(7) { a <= b } else { a < b })`, in a copy of the workspace. Changes that
+//! the compiler refuses are left out. So a fault costs the tests that find it, and no build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub const VARIABLE: &str = "ZMELD_SWITCH";
 /// The variable that names the file to which the numbers go of what was reached.
 pub const REACHED: &str = "ZMELD_SWITCHES_REACHED";
 
-/// What each crate that has switches asks.
+/// Function that each crate with switches asks.
 const ASKED: &str = r#"
 /// Returns true if the fault of this number is turned on.
 #[doc(hidden)]
@@ -124,7 +124,7 @@ struct Switched {
     of: Vec<(Range<usize>, usize)>,
 }
 
-/// Where in a file the numbers stand of what it was changed by.
+/// Ranges of each file, and the numbers of the faults put there.
 #[derive(Default)]
 pub struct Places(BTreeMap<String, Vec<(Range<usize>, usize)>>);
 

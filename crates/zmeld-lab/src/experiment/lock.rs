@@ -22,7 +22,7 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
     }
 }
 
-/// What an experiment starts does not inherit the lock.
+/// Children of an experiment do not inherit the lock.
 fn words(holder: Holder) -> String {
     match holder.pid {
         Some(pid) => format!("process {pid}"),

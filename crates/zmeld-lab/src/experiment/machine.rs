@@ -9,7 +9,7 @@ use crate::vm::host::{BootImage, MachineEnd};
 use crate::vm::{GuestFacts, GuestRequest};
 
 impl Lab<'_> {
-    /// What the machines of a case boot from, packed when it is first asked for.
+    /// Boot image of a case's machines, packed when it is first asked for.
     pub(super) fn boot_image(&mut self, case: &Case) -> Result<&BootImage, Error> {
         let size = case
             .machine
@@ -61,7 +61,7 @@ impl Lab<'_> {
                 let mut cases = experiment.cases.iter_mut();
                 if let Some(facts) = cases.find(|facts| facts.case == case.name) {
                     if let Some(before) = &facts.on {
-                        // What programs take up may differ a little between two builds.
+                        // Programs may differ a little in size between two builds.
                         let now = GuestFacts {
                             programs_bytes: before.programs_bytes,
                             visible_bytes: before.visible_bytes,

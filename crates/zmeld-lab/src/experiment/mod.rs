@@ -46,7 +46,7 @@ pub use lock::{running, Running};
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedVariant};
 use run::MeasuredRun;
 
-/// What a run of a recipe is given besides the recipe.
+/// Settings of a run, besides its recipe.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Stop after so long, once every variant has one run that counts.
@@ -57,7 +57,7 @@ pub struct Settings {
     pub kernel: Option<PathBuf>,
 }
 
-/// What happens meanwhile.
+/// Progress of an experiment.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -91,11 +91,11 @@ pub trait Kept: Serialize + DeserializeOwned {
     /// Whether nothing is left to do.
     fn is_complete(&self) -> bool;
 
-    /// Goes on with what is asked now, of which these are runs. What is run from then on is what
-    /// was asked, and nothing that the file said.
+    /// Goes on with what is asked now, of which these are runs. Runs from then on follow the
+    /// request, and nothing that the file said.
     ///
     /// # Errors
-    /// What is not as it was for the runs that there are.
+    /// A difference from the runs so far.
     fn go_on_with(&mut self, asked: Self) -> Result<(), Error>;
 
     /// Whether there are runs, the machine that they are of, and whether they were stopped.
@@ -110,11 +110,12 @@ pub trait Kept: Serialize + DeserializeOwned {
     /// Says what the runs that there are come to.
     fn conclude(&mut self);
 
-    /// Makes the runs that are left. Where nothing is, it needs no root.
+    /// Makes the runs that are left. Without any, it needs no root.
     ///
     /// # Errors
-    /// What makes it impossible or unsafe; a workload that does not do its job without a limit. A run that is killed
-    /// for want of memory is a result, not an error; what was done before an error was given to the listener.
+    /// A reason why runs are impossible or unsafe; a workload that fails without a limit. A run
+    /// that is killed for want of memory is a result, not an error; what was done before an error
+    /// was given to the listener.
     fn make_runs(
         &mut self,
         settings: &Settings,
@@ -172,20 +173,20 @@ fn difference(place: String, then: &Value, now: &Value) -> Option<(String, Value
 /// Memory that the machine keeps for everybody else.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// What makes runs: this machine, prepared and locked.
+/// This machine, prepared and locked for runs.
 pub struct Lab<'a> {
     host: Host,
     hierarchy: Hierarchy,
     settings: &'a Settings,
     stop: &'a AtomicBool,
-    // What lies in it harms nobody, should it stay.
+    // Its contents are harmless, should it stay.
     folder: TempDir,
     kswapd: Vec<u32>,
     /// A disk that variants use as their slow disk.
     pub(crate) disk: Option<variant::GuestDisk>,
-    /// What commands find, where that is not what this program does.
+    /// Files and environment of commands, if not this program's own.
     pub(crate) world: Option<World>,
-    /// What machines boot from, by case.
+    /// Boot images of machines, by case.
     boot_images: BTreeMap<String, BootImage>,
     _lock: FileLock,
     listener: &'a mut dyn FnMut(Event<'_>),
@@ -272,12 +273,12 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// What experiments that were killed left on this machine, in words; nothing while one runs. Changes nothing.
+/// Leftovers of killed experiments on this machine, in words; none while one runs. Changes nothing.
 pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
     left(host, |_| true)
 }
 
-/// Of what [`left_behind`] names, what would take part in swap that is set up now: files and groups do not.
+/// Leftovers of [`left_behind`] that would take part in swap set up now: no files, no groups.
 pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
     left(host, Leftover::is_set_up)
 }
@@ -295,7 +296,7 @@ fn left(host: &Host, is_meant: fn(&Leftover) -> bool) -> Result<Vec<String>, Err
 /// Takes back what [`left_behind`] names.
 ///
 /// # Errors
-/// What could not be taken back; that it was stopped; an experiment that is running.
+/// A leftover that could not be taken back, a stop, or a running experiment.
 pub fn take_back_left_behind(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
     needs_root("taking back what an experiment left changes the machine's swap")?;
     let _lock = lock::take(&Host::here())?;
@@ -343,8 +344,8 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// What each case takes on this machine; those that it cannot have are left out,
-    /// unless that is all of them. Ends early where it is stopped.
+    /// Finds the facts of each case. Cases that this machine cannot have are left out, unless
+    /// that is all of them. Ends early where it is stopped.
     fn look_at_cases(&mut self, experiment: &mut Experiment, recipe: &Recipe) -> Result<(), Error> {
         for case in &recipe.cases {
             if self.stopped() {
@@ -473,7 +474,7 @@ impl Lab<'_> {
         let is_relative =
             |limit: &String| matches!(RunSize::parse(limit), Some(RunSize::OfFootprint(_)));
         let relative = boot_image.is_none() && case.limit.as_ref().is_none_or(is_relative);
-        // What takes minutes there takes hours here.
+        // Counted instructions turn minutes into hours.
         let counted = case
             .machine
             .as_ref()
@@ -501,7 +502,7 @@ impl Lab<'_> {
                     .ok_or_else(|| Error::recipe(&recipe.name, format!("{text:?} is no limit")))?,
             ),
         };
-        // What is swapped out compresses to at most itself.
+        // Swapped pages compress to at most their own size.
         let needs = boot_image.unwrap_or(footprint.max(limit.unwrap_or(0)));
         self.fits(case, needs)?;
         let bases = SizeBases {

@@ -1,5 +1,5 @@
-//! What is kept of an experiment: schema `zmeld.bench/2`. Everything needed to
-//! judge it and to run it again is in it.
+//! The result of an experiment: schema `zmeld.bench/2`. It holds all that is needed to judge it and
+//! to run it again.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Experiment {
     pub recipe: Recipe,
     /// Whether at the published size.
     pub full: bool,
-    /// Where random orders and intervals start.
+    /// Seed of random orders and intervals.
     pub seed: u64,
     /// The machine.
     pub machine: HostFacts,
@@ -30,23 +30,23 @@ pub struct Experiment {
     pub interrupted: bool,
     /// Whether the time ran out before the intervals were narrow.
     pub budget_spent: bool,
-    /// What was found about each case before its runs.
+    /// Facts about each case, found before its runs.
     pub cases: Vec<CaseFacts>,
-    /// What may be said: computed from the runs, never read.
+    /// Judgement of each case: computed from the runs, never read.
     #[serde(skip_deserializing)]
     pub judgements: Vec<CaseJudgement>,
     /// Every run in its order, warm-ups too.
     pub runs: Vec<Run>,
 }
 
-/// What was found about a case.
+/// Facts about a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseFacts {
-    /// Which.
+    /// Name of the case.
     pub case: String,
     /// The workload and its data, in words.
     pub workload: String,
-    /// What it needs: measured without a limit, or what its settings say.
+    /// Footprint: measured without a limit, or taken from the settings.
     pub footprint_bytes: u64,
     /// Whether it was measured.
     pub footprint_measured: bool,
@@ -88,16 +88,16 @@ impl CaseFacts {
 /// A variant that this machine cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SkippedVariant {
-    /// Which.
+    /// Name of the variant.
     pub variant: String,
-    /// What is missing.
+    /// The missing part.
     pub why: String,
 }
 
-/// What may be said about a case.
+/// Judgement of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CaseJudgement {
-    /// Which.
+    /// Name of the case.
     pub case: String,
     /// The verdicts.
     #[serde(flatten)]
@@ -110,10 +110,10 @@ pub struct CaseJudgement {
     pub also: Vec<MetricJudgement>,
 }
 
-/// What may be said about a further metric of a case.
+/// Judgement of a further metric of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MetricJudgement {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// The verdicts.
     #[serde(flatten)]
@@ -173,13 +173,13 @@ pub struct Run {
     pub warm_up: bool,
     /// How it ended.
     pub outcome: Outcome,
-    /// What is compared; infinite or 0 for a run that did not finish.
+    /// Value of the metric; infinite or 0 for a run that did not finish.
     #[serde(with = "zmeld_report::statistics::real")]
     #[schemars(with = "zmeld_report::statistics::real::Real")]
     pub value: f64,
     /// Pages of the workload that were in swap at once at most, bytes.
     pub swapped_max_bytes: u64,
-    /// What the process used.
+    /// End and usage of the process.
     pub ended: WorkloadEnd,
     /// The workload's own figures.
     pub figures: BTreeMap<String, f64>,
@@ -232,7 +232,7 @@ impl Experiment {
         }
     }
 
-    /// What was found about a case.
+    /// Facts about a case.
     pub fn facts(&self, case: &str) -> Option<&CaseFacts> {
         self.cases.iter().find(|facts| facts.case == case)
     }

@@ -62,7 +62,7 @@ impl Lab<'_> {
         let workload = &case.workload;
         let [stdout, stderr, report] =
             ["stdout", "stderr", "report"].map(|name| self.folder.path().join(name));
-        // What is built in is this program.
+        // Built-in workloads are this program.
         let is_command = matches!(workload, Workload::Command(_));
         let world = self.world.as_ref().filter(|_| is_command);
         let launch = Launch {
@@ -90,7 +90,7 @@ impl Lab<'_> {
         let kills = in_group.max(by_machine) as u64;
         let killed = kills > 0;
         if killed {
-            // Where it cannot be noted, status blames the machine: no reason to stop.
+            // If the note fails, status blames the machine: no reason to stop.
             let _ = lately::note_experiment(&Host::here(), kills);
         }
         let finished = match cause {
@@ -174,7 +174,7 @@ impl Lab<'_> {
     ) -> Result<Child, Error> {
         let own = &self.settings.program;
         let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
-        // What is there is of the run before.
+        // An old report is of the run before.
         let _ = fs::remove_file(&launch.report);
         let begin = |err| Error::io("start", own, err);
         let mut command = launch.program(own, "supervise").map_err(begin)?;
@@ -214,7 +214,7 @@ fn reported(report: &Path, complained: &str) -> Result<WorkloadEnd, Error> {
     })
 }
 
-/// What a workload that ended by itself says, or how it ended where it did not finish.
+/// Report of a workload that ended by itself, or its outcome if it did not finish.
 fn finish(
     workload: &Workload,
     ended: &WorkloadEnd,
@@ -236,7 +236,7 @@ fn finish(
     if ended.code == Some(4) && !matches!(workload, Workload::Command(_)) {
         return Err(Error::Integrity(what()));
     }
-    // Where no swap stands behind it, the kernel may refuse what it would have to take back later.
+    // Without swap, the kernel may refuse memory that it would have to take back later.
     let lacked_memory = match workload {
         Workload::Command(command) => command.reads.lacked_memory(ended.code),
         _ => ended.code != Some(0) && complained.contains("memory allocation of "),
@@ -284,14 +284,14 @@ fn describe_end(ended: &WorkloadEnd) -> String {
     }
 }
 
-/// What is looked at while a workload runs.
+/// Observer of a running workload.
 struct RunObserver<'a> {
     group: &'a RunGroup,
     /// Whether the run has a limit, or is one to set it by.
     limited: bool,
     budget: Option<u64>,
     devices: &'a [String],
-    /// What zswap held for others before.
+    /// Bytes that zswap held before.
     zswap_before_bytes: u64,
     series: Series,
     swapped_max_bytes: u64,
@@ -388,8 +388,8 @@ impl<'a> RunObserver<'a> {
 }
 
 impl MeasuredRun {
-    /// What it needs without a limit. RSS counts the program's own pages too, which are files and never swapped; it
-    /// stands in where the run was too short to be sampled at its largest.
+    /// Memory needed without a limit. RSS counts the program's own pages too, which are files and
+    /// never swapped; it stands in where the run was too short to be sampled at its largest.
     pub(super) fn needed_bytes(&self) -> u64 {
         let (anonymous, rss) = (self.footprint_bytes, self.run.ended.usage.rss_max_bytes);
         match self.run.series.samples.len() < SAMPLES_MIN {

@@ -67,7 +67,7 @@ impl Lab<'_> {
         if search.peak_bytes == 0 && !self.look_at_workload(search)? {
             return Ok(());
         }
-        // What is swapped out compresses to at most itself.
+        // Swapped pages compress to at most their own size.
         self.fits(search.case(), search.peak_bytes)?;
         self.leave_variants_out(search)?;
         for round in 0.. {
@@ -90,7 +90,7 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// What it takes without a limit: a run that does not count for its time. `false`: stopped.
+    /// Measures use without a limit: a run whose time does not count. `false`: stopped.
     fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<bool, Error> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
@@ -203,7 +203,7 @@ impl Lab<'_> {
     }
 }
 
-/// Whose turn it is.
+/// The next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Unlimited,

@@ -1,10 +1,9 @@
 //! A memory limit of its own for each run: a control group, version 2 or 1,
 //! whichever has the memory controller here.
 //!
-//! What a swap device in RAM holds is not charged to the group by the kernel
-//! (zswap's is, in version 2). A limit that counts the store therefore shrinks
-//! the group's share while the device grows: together they stay within what a
-//! machine of that size would have.
+//! The kernel does not charge a group for a swap device in RAM (for zswap it does, in version 2).
+//! A limit that counts the store therefore shrinks the group's share while the device grows:
+//! together they stay within the RAM of a machine of that size.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +20,7 @@ use zmeld_linux::{pressure, Host};
 use crate::error::Error;
 use crate::name::{self, is_left_behind};
 
-/// Where groups are made.
+/// The hierarchy for groups.
 pub fn hierarchy() -> Result<Hierarchy, Error> {
     let missing = |what: String| Error::Missing(format!("no memory controller: {what}"));
     let found = Hierarchy::find(&Host::here()).map_err(|err| missing(err.to_string()))?;
@@ -117,7 +116,7 @@ impl RunGroup {
         (memory as u64, swap.unwrap_or(0.0) as u64)
     }
 
-    /// What zswap's pool holds of it now, bytes, which version 2 counts and charges to it; none in version 1.
+    /// Bytes in zswap's pool now, which version 2 charges to the group; none in version 1.
     pub fn zswap_bytes(&self) -> Option<u64> {
         let bytes = self.number("memory.zswap.current")?;
         Some(bytes as u64)
@@ -190,7 +189,7 @@ impl RunGroup {
 
 impl Drop for RunGroup {
     fn drop(&mut self) {
-        // What cannot be removed is removed by the next experiment.
+        // The next experiment removes a group that stays.
         let _ = remove(&self.memory);
     }
 }

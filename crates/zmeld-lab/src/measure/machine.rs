@@ -95,7 +95,7 @@ impl Counters {
         Counters(all)
     }
 
-    /// What was added since.
+    /// Increase since then.
     pub fn since(&self, before: &Counters) -> Counters {
         let gone = |name: &String| before.0.get(name).copied().unwrap_or(0.0);
         Counters(
@@ -126,7 +126,8 @@ fn processor_seconds(pid: u32) -> Option<f64> {
     process::processor_seconds(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// What a compressed device holds now and what failed on it: `mm_stat` and `io_stat`, by name; nothing for another device.
+/// Contents and failures of a compressed device: `mm_stat` and `io_stat`, by name; empty for
+/// another device.
 pub fn device(name: &str) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
     let mut note = |name: &str, value: u64| all.insert(name.to_owned(), value as f64);
@@ -149,7 +150,7 @@ pub fn device(name: &str) -> BTreeMap<String, f64> {
     all
 }
 
-/// What a compressed device holds; none for another device.
+/// Contents of a compressed device; none for another device.
 pub fn held(name: &str) -> Option<MmStat> {
     MmStat::parse(&attribute(name, "mm_stat"))
 }

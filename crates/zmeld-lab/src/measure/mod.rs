@@ -1,4 +1,4 @@
-//! What is measured around and during a run.
+//! Measurements around and during a run.
 //!
 //! | module | what it reads |
 //! |---|---|

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What was used at one instant.
+/// Use at one instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sample {
     /// Since the run began.
@@ -15,9 +15,9 @@ pub struct Sample {
     pub memory_bytes: u64,
     /// The group's pages in swap, before compression.
     pub swap_bytes: u64,
-    /// What the compressed devices of the variant, and zswap, take up in RAM.
+    /// RAM that the variant's compressed devices and zswap take.
     pub store_bytes: u64,
-    /// What the kernel says the machine could still give.
+    /// Available memory, as the kernel says.
     pub available_bytes: u64,
 }
 
@@ -53,8 +53,8 @@ impl Series {
             .is_none_or(|last| at_s - last.at_s >= self.every_s - slack_s)
     }
 
-    /// What was used over the second half of the run, on average: by then what a workload
-    /// makes to begin with is there. None without a sample.
+    /// Mean use over the second half of the run: by then the workload's initial data
+    /// are there. None without a sample.
     pub fn figures(&self) -> Vec<(String, f64)> {
         let half = self.samples.last().map_or(0.0, |last| last.at_s / 2.0);
         let late: Vec<&Sample> = self.samples.iter().filter(|it| it.at_s >= half).collect();

@@ -36,7 +36,7 @@ pub struct Launch {
     pub root: Option<[PathBuf; 2]>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where the supervisor writes how it ended.
+    /// File to which the supervisor reports.
     pub report: PathBuf,
 }
 
@@ -49,8 +49,9 @@ impl Launch {
     }
 }
 
-/// What a run used, as the kernel counts it for the workload and its descendants. The launcher's own few megabytes and
-/// hundreds of faults before it becomes the workload are in it, the same in every variant.
+/// Usage of a run, as the kernel counts it for the workload and its descendants. It includes the
+/// launcher's few megabytes and hundreds of faults before it becomes the workload, the same in
+/// every variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Usage {
     /// From the moment at which the launcher becomes the workload, to the end.
@@ -82,12 +83,12 @@ pub struct WorkloadEnd {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// What it used.
+    /// Its usage.
     pub usage: Usage,
 }
 
-/// Starts a workload, waits for it and writes how it ended: the supervisor's whole life. What the workload says goes
-/// where the supervisor's own output does.
+/// Starts a workload, waits for it and writes how it ended: the supervisor's whole life. The
+/// workload's output goes where the supervisor's own does.
 pub fn supervise(launch: Launch) -> io::Result<()> {
     end_with(launch.parent)?;
     let report = launch.report.clone();

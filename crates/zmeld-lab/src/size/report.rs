@@ -1,4 +1,4 @@
-//! What a search for the least RAM looks like.
+//! Report of a search for the least RAM.
 
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::statistics::effect::effect;
@@ -10,7 +10,7 @@ use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;
 use crate::measure::HostFacts;
 
-/// Where it was measured.
+/// Adds the machine's facts.
 pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
     document
         .provenance(
@@ -135,7 +135,7 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What follows, in words.
+/// Findings, in words.
 fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
     let mut all = Vec::new();
     let asked = &search.question;
@@ -187,7 +187,7 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
     all
 }
 
-/// What `--steady` leaves out: how much longer the program itself computed with a limit.
+/// Says how much longer the program itself computed with a limit, left out by `--steady`.
 fn own_time(search: &SizeSearch) -> Option<String> {
     let of =
         |runs: &mut dyn Iterator<Item = &SizeRun>| runs.map(|run| run.user_s).collect::<Vec<_>>();
@@ -207,7 +207,7 @@ fn own_time(search: &SizeSearch) -> Option<String> {
     ))
 }
 
-/// What is not known of a variant, and why.
+/// Doubt about a variant's answer.
 fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
     if let Some(why) = &variant.left_out {
         return Some(format!("{} is left out: {why}", variant.name));

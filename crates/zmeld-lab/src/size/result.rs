@@ -41,11 +41,11 @@ pub struct Question {
     pub runs_max: usize,
     /// A run is ended after so many times as long as one without a limit.
     pub give_up: f64,
-    /// Of what the RAM is.
+    /// Basis of the RAM.
     pub basis: Basis,
-    /// Whether what a program computes itself counts in each run as in the middle of those without a limit, so that only
-    /// the kernel's part and waiting are compared: these are what a limit changes, and others' work on the machine
-    /// disturbs them far less.
+    /// Whether a program's own time counts in each run as the median of runs without a limit, so
+    /// that only the kernel's part and waiting are compared: a limit changes these, and others'
+    /// work on the machine disturbs them far less.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub steady: bool,
 }
@@ -96,7 +96,7 @@ pub struct SizeSearch {
     pub full: bool,
     /// Parameters of the search.
     pub question: Question,
-    /// Where random orders start.
+    /// Seed of random orders.
     pub seed: u64,
     /// The machine.
     pub machine: HostFacts,

@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 /// one, as long as none fails, twice as far down on a logarithmic scale.
 const FIRST_SHARE: f64 = 0.8;
 
-/// What is said of a limit.
+/// Verdict on a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -40,7 +40,7 @@ pub enum Verdict {
     Undecided,
 }
 
-/// What decides a step.
+/// Rule that decides a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LimitRule {
     /// The largest ratio to an unlimited run that is allowed: 1.05.
@@ -60,7 +60,7 @@ impl LimitRule {
         runs >= FIRST_LOOK && (runs - FIRST_LOOK).is_multiple_of(2) || runs == self.runs_max
     }
 
-    /// What runs with a limit cost, against runs without one; and the ratio.
+    /// Verdict on a limit by its runs' costs against unlimited ones; the ratio.
     pub fn judge(&self, unlimited: &[f64], limited: &[f64]) -> (Verdict, Interval) {
         let ratio = effect(unlimited, limited, self.level()).ratio;
         let verdict = if !self.is_look(limited.len()) {
@@ -78,10 +78,10 @@ impl LimitRule {
     }
 }
 
-/// Where the least RAM may lie.
+/// Range that holds the least RAM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bracket {
-    /// What is used without a limit.
+    /// Memory used without a limit.
     top: u64,
     /// The largest limit that does not do; 0: none is known.
     low: u64,
@@ -92,7 +92,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// Of what was decided so far; open steps say nothing. At `top` nothing is limited.
+    /// The bracket by the steps decided so far; open ones say nothing. `top` is no limit.
     pub fn of(top: u64, steps: impl IntoIterator<Item = (u64, Verdict)>) -> Bracket {
         let (mut low, mut high, mut undecided) = (0, top, Vec::new());
         for (limit, verdict) in steps {

@@ -1,4 +1,4 @@
-//! Variants: the set-ups that are compared. What a variant swaps to is written as in
+//! Variants: the set-ups that are compared. Its tiers are written as in
 //! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld_swap::setup`; the
 //! only device made here is a disk that is slower than the one it stands on.
 //!
@@ -81,12 +81,12 @@ pub struct GuestDisk {
     pub is_fast: bool,
 }
 
-/// What sizes in a variant may refer to, bytes.
+/// Bases of sizes in a variant, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeBases {
     /// The memory limit of the run.
     pub limit: u64,
-    /// What the workload needs.
+    /// The workload's footprint.
     pub footprint: u64,
 }
 
@@ -178,7 +178,7 @@ impl Variant {
         Error::recipe(&format!("variant {}", self.name), problem)
     }
 
-    /// Whether its tiers are tiers, and its rules such as an experiment has: reclaim.
+    /// Checks its tiers and its rules: an experiment has only reclaim.
     pub(crate) fn sound(&self) -> Result<(), Error> {
         self.config(STAND_IN, Path::new(ANY_DISK))?;
         if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
@@ -208,7 +208,7 @@ impl Variant {
         (!self.watch.is_empty()).then(start).transpose()
     }
 
-    /// Whether this machine can have it: plans and changes nothing.
+    /// Checks that this machine can have it: plans, changes nothing.
     pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
         if !self.swaps() {
             return Ok(());

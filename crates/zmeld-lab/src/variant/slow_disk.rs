@@ -38,7 +38,7 @@ pub struct SlowDisk {
     /// Writes a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_per_s: Option<u64>,
-    /// Where the file goes.
+    /// Folder of the file.
     #[serde(default = "folder")]
     pub folder: PathBuf,
 }
@@ -52,7 +52,7 @@ const ENDING: &str = ".disk";
 const FILE: &str = "disk";
 
 const ROOT: &str = "/sys/fs/cgroup/blkio";
-/// What the block controller calls the rates, in version 1 and in version 2.
+/// The block controller's names of the rates, in version 1 and in version 2.
 const RATES: [(&str, &str); 4] = [
     ("read_bps", "rbps"),
     ("write_bps", "wbps"),
@@ -154,8 +154,8 @@ pub(crate) fn bytes_per_s(mb_per_s: Option<f64>) -> Option<u64> {
     mb_per_s.map(|rate| (rate * 1e6) as u64)
 }
 
-/// The file of a disk, in a folder of its own; dropping it removes both. What fails is tried again by the next
-/// experiment.
+/// The file of a disk, in a folder of its own; dropping it removes both. The next experiment tries
+/// again if that fails.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     pub(crate) path: PathBuf,
@@ -173,7 +173,7 @@ pub(super) struct AttachedDisk {
 
 impl Drop for AttachedDisk {
     fn drop(&mut self) {
-        // What fails here is tried again by the next experiment.
+        // The next experiment tries again.
         if detach(&self.device).is_err() {
             // Its name says whose the device is.
             self.file.folder.disable_cleanup(true);

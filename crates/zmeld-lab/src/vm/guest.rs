@@ -27,23 +27,23 @@ const MOUNTS: &[(&str, &str)] = &[
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// What nobody asks for by name; compressed devices are loaded as variants ask for them.
+/// Modules that nothing requests by name; variants load those of compressed devices.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
 
-/// Where the host's files are: as they are there, what is written over them, and both as one.
+/// Mount points of the host's files, of changes to them, and of both as one.
 const BELOW: &str = "/host/below";
 const ABOVE: &str = "/host/above";
 pub(super) const FILES: &str = "/host/files";
 
 /// File systems of this machine's that stand in the place of the host's.
 const OWN: &[&str] = &["/proc", "/sys", "/dev"];
-/// Where programs make memory that they share.
+/// Mount point of shared memory.
 const SHARED: &str = "/dev/shm";
 
 /// Makes a machine of what was booted, makes the run and answers.
 ///
 /// # Errors
-/// What goes wrong before there is a way to answer, or with the answer; the host looks for it on the console.
+/// A failure before there is a way to answer, or with the answer; the host finds it on the console.
 pub fn first_program(settings: impl FnOnce() -> Result<Settings, String>) -> Result<(), String> {
     let request = prepare()?;
     // Only now there is a `/proc`, by which a program finds itself.
@@ -70,7 +70,7 @@ fn prepare() -> Result<GuestRequest, String> {
             .and_then(|()| Ok(mount(*kind, *place, *kind, MountFlags::empty(), None)?))
             .map_err(|err| format!("cannot mount {place}: {err}"))?;
     }
-    // Where a kernel has it, it says there how old pages are.
+    // A kernel that tracks the age of pages shows it there.
     let _ = mount(
         "debugfs",
         "/sys/kernel/debug",
@@ -86,7 +86,7 @@ fn prepare() -> Result<GuestRequest, String> {
     let _ = fs::write(controllers, "+io");
     std::env::set_var("PATH", "/bin");
     for module in MODULES {
-        // What is built in cannot be loaded, and what is missing shows when it is used.
+        // A built-in module cannot be loaded; a missing one shows when it is used.
         let _ = Command::new("modprobe").arg(module).output();
     }
     // It is what is unpacked last.

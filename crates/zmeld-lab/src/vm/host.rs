@@ -23,7 +23,7 @@ use crate::variant::slow_disk::{bytes_per_s, DiskFile};
 use crate::variant::{self, SizeBases};
 use crate::workload::Workload;
 
-/// What guests need of a kernel that has it as modules. Codecs come when zram asks for them, by an alias.
+/// Modules that guests need. Codecs come when zram asks for them, by an alias.
 const MODULES: &str = "\
     virtio_pci virtio_blk zram zmeld zsmalloc zbud z3fold lzo lzo-rle lz4 lz4hc \
     zstd deflate 842";
@@ -41,7 +41,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 const BOOT_MAX: Duration = Duration::from_secs(120);
 /// The same where its processor is imitated.
 const BOOT_EMULATED_MAX: Duration = Duration::from_secs(600);
-/// What QEMU takes up itself, bytes.
+/// RAM of QEMU itself, bytes.
 const QEMU_BYTES: u64 = 192 << 20;
 /// Bytes of the kernel's last messages in which a reason is looked for.
 const TAIL_BYTES: usize = 4096;
@@ -103,7 +103,7 @@ impl BootImage {
         })
     }
 
-    /// What the machine takes up here, bytes.
+    /// RAM that the machine takes here, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.ram_mib() << 20) + QEMU_BYTES
     }

@@ -7,7 +7,7 @@
 //! | `host` | here: what the machine boots into, starting it, reading its answer |
 //! | `guest` | there, as the first program: one run, its figures as the answer |
 //!
-//! What the guest's own programs take up is RAM on top of what was asked for. Its
+//! The guest's own programs take RAM on top of the size asked for. Its
 //! disk is the variant's slow disk, slowed down by QEMU.
 
 pub mod guest;
@@ -36,7 +36,7 @@ pub struct GuestSize {
     /// Processors.
     #[serde(default = "one")]
     pub processors: u32,
-    /// What a command finds there.
+    /// Files that a command finds there.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub files: GuestFiles,
     /// How its time passes.
@@ -58,7 +58,7 @@ pub enum GuestClock {
     Instructions,
 }
 
-/// What a command finds in a machine.
+/// Files that a command finds in a machine.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -67,7 +67,7 @@ pub enum GuestFiles {
     /// Its program with the libraries that it is linked with, copied into the machine's RAM.
     #[default]
     Copied,
-    /// All files of this machine, as they are here. What it writes stays in the machine's RAM.
+    /// All files of this machine, as they are here. Its writes stay in the machine's RAM.
     Host,
 }
 
@@ -95,7 +95,7 @@ impl GuestSize {
         }
     }
 
-    /// Whether a machine can be that large at all.
+    /// Checks that a machine can be like that.
     pub fn check(&self) -> Result<(), String> {
         if self.processors == 0 || self.processors > 255 {
             return Err(format!(
@@ -143,11 +143,11 @@ impl FromStr for GuestSize {
 /// The machine that runs were made on, as it described itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GuestFacts {
-    /// What it was given, bytes, without what its own programs take up.
+    /// RAM that it was given, bytes, without that of its own programs.
     pub ram_bytes: u64,
-    /// What its own programs take up besides, bytes: the archive that it booted into.
+    /// RAM of its own programs besides, bytes: the archive that it booted into.
     pub programs_bytes: u64,
-    /// What its kernel leaves to all programs (`MemTotal`), bytes, those included.
+    /// RAM that its kernel leaves to all programs (`MemTotal`), bytes, those included.
     pub visible_bytes: u64,
     /// Its processors.
     pub processors: usize,
@@ -172,7 +172,7 @@ pub(crate) struct World {
     pub environment: BTreeMap<String, String>,
 }
 
-/// What the guest is asked to do.
+/// The request to the guest.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestRequest {
     /// One case, without a limit of its own, and one variant.
@@ -189,7 +189,7 @@ pub(crate) struct GuestRequest {
 pub(crate) struct FilesHere {
     /// How they are mounted: the source, the kind of file system, its options.
     mount: [String; 3],
-    /// Where the command runs, and its environment.
+    /// The command's folders and environment.
     world: World,
 }
 
@@ -197,7 +197,7 @@ impl FilesHere {
     /// For a guest with this kernel, and a command that runs as this program does.
     pub(crate) fn new(kind: KernelKind) -> Result<FilesHere, Error> {
         let folder = std::env::current_dir().map_err(|err| Error::io("find", ".", err))?;
-        // What is no text is nothing that a command needs to start.
+        // Commands start without variables that are no text.
         let texts = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
@@ -212,7 +212,7 @@ impl FilesHere {
     }
 }
 
-/// What it answers.
+/// The guest's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestAnswer {
     machine: HostFacts,
@@ -240,11 +240,11 @@ impl From<GuestRefusal> for Error {
     }
 }
 
-/// What a guest needs to have this machine's files, where its kernel has it as modules.
+/// Modules by which a guest has this machine's files, if not built into its kernel.
 const FILE_MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
 const REQUEST: &str = "/request.json";
-/// What comes before and after the answer there, so that half of one is not taken for a whole.
+/// Marks before and after the answer, so that half of one is not taken for a whole.
 const BEGIN: &str = "zmeld answers: ";
 const END: &str = " :zmeld has answered";
 

@@ -1,4 +1,4 @@
-//! What stands in a page, computed from its number: any word can be checked
+//! Contents of a page, computed from its number: any word can be checked
 //! without keeping a copy.
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct PageContent {
     pub duplicate_share: f64,
     /// The share of pages that are all zeros.
     pub zero_share: f64,
-    /// Where random numbers start.
+    /// Seed of random numbers.
     pub seed: u64,
 }
 
@@ -43,7 +43,7 @@ impl PageContent {
         ((WORDS as f64 * self.random_share).round() as usize).clamp(1, WORDS)
     }
 
-    /// Whose content a page has: 0 for zeros.
+    /// Number of a page's content: 0 for zeros.
     fn original(&self, page: u64, version: u32) -> u64 {
         let drawn = mix(self.seed ^ mix(page));
         let part = (drawn >> 11) as f64 / (1u64 << 53) as f64;

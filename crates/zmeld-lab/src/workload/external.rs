@@ -13,7 +13,7 @@ pub struct ExternalCommand {
     /// How its output is read.
     #[serde(default)]
     pub reads: OutputFormat,
-    /// What its data are, where that is known.
+    /// Description of its data, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// The package that has it, for the message where it is missing.
@@ -73,7 +73,7 @@ impl OutputFormat {
     }
 }
 
-/// What 7-Zip ends with when it gets no memory.
+/// 7-Zip's exit code when it gets no memory.
 const SEVEN_ZIP_NO_MEMORY: i32 = 8;
 
 /// `24:  27  46  58  27  |  5112 ...`: for each dictionary the speed in KiB/s, usage, rating, twice.

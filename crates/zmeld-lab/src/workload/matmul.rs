@@ -20,7 +20,7 @@ pub struct Matmul {
     /// The order in which elements are visited.
     #[serde(default)]
     pub order: VisitOrder,
-    /// What the matrices hold.
+    /// Values in the matrices.
     #[serde(default)]
     pub values: MatrixValues,
 }
@@ -38,7 +38,7 @@ pub enum VisitOrder {
     Inverted,
 }
 
-/// What the matrices hold.
+/// Values in the matrices.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]

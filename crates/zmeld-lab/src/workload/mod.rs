@@ -45,7 +45,7 @@ pub enum Workload {
     Command(external::ExternalCommand),
 }
 
-/// What a workload says of itself when it is done.
+/// A workload's own report at its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadReport {
     /// Seconds that its measured part took; filling memory first is not part of it.
@@ -82,7 +82,7 @@ impl Workload {
         }
     }
 
-    /// What it does and what its data are, in a sentence or two.
+    /// Its work and its data, in a sentence or two.
     pub fn describe(&self) -> String {
         match self {
             Workload::Matmul(matmul) => matmul.describe(),

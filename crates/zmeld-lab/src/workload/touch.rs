@@ -25,7 +25,7 @@ pub struct Touch {
     /// The share of touches that write the page anew.
     #[serde(default = "third")]
     pub write_share: f64,
-    /// What pages hold.
+    /// Contents of pages.
     #[serde(default)]
     pub content: PageContent,
 }

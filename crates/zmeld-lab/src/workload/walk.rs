@@ -17,7 +17,7 @@ pub struct Walk {
     /// The order of the bytes.
     #[serde(default)]
     pub order: WalkOrder,
-    /// What the array holds.
+    /// Contents of the array.
     #[serde(default)]
     pub content: PageContent,
     /// How often it is walked in order.

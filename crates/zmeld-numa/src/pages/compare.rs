@@ -40,7 +40,7 @@ fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
     })
 }
 
-/// What so many replications tell, where more would tell more.
+/// Precision of so many replications, where more would help.
 fn precision(gains: &[(PolicyName, Interval)], replications: u64) -> String {
     let widths = gains.iter().map(|(_, gain)| gain.half_width);
     let widest = widths.fold(0.0, f64::max);

@@ -154,7 +154,7 @@ struct Figure {
     text: &'static str,
     /// Whether a point is on it.
     is_on: fn(&StudyPoint) -> bool,
-    /// What varies.
+    /// The quantity.
     x: fn(&StudyPoint) -> u32,
     /// The same in words.
     name: fn(&StudyPoint) -> String,

@@ -6,7 +6,7 @@ use self::Measure::{FullLoss, OnDemandGain};
 use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
 use zmeld_report::statistics::mean::Interval;
 
-/// What of a point is compared.
+/// Quantity compared at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
@@ -43,7 +43,7 @@ pub struct Claim {
     pub figure: &'static str,
     /// The load.
     pub point: StudyPoint,
-    /// What is compared.
+    /// Quantity compared.
     pub measure: Measure,
     /// The published value, percent.
     pub published: f64,
@@ -123,7 +123,7 @@ pub const CLAIMS: &[Claim] = &[
 /// A published number beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct JudgedClaim {
-    /// What was published.
+    /// The published claim.
     #[serde(flatten)]
     pub claim: Claim,
     /// Ours, percent, with its 95 % interval.

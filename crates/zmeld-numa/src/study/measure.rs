@@ -1,4 +1,4 @@
-//! What the simulator gives at one point of the study.
+//! Results of the simulator at one point of the study.
 
 use serde::Serialize;
 

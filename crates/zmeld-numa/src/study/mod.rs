@@ -54,7 +54,7 @@ impl Reproduction {
     }
 }
 
-/// What is being done, for a progress display: steps done and steps in all, in units of one simulated point.
+/// Receives the progress: steps done and steps in all, in units of one simulated point.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// Runs the whole study.

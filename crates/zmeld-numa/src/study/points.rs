@@ -72,7 +72,7 @@ pub const ACCESS_PERCENT: [u32; 4] = [20, 40, 60, 80];
 pub const REUSE_PERCENT: [u32; 3] = [20, 40, 60];
 
 impl StudyPoint {
-    /// What is set in the scenario for this point. A run time and a size that are drawn keep their shape.
+    /// Scenario settings of this point. A run time and a size that are drawn keep their shape.
     pub(super) fn settings(&self) -> Vec<(String, toml::Value)> {
         let float = |value: u32| toml::Value::Float(f64::from(value));
         let share = |percent: u32| toml::Value::Float(f64::from(percent) / 100.0);

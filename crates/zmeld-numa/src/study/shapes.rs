@@ -1,4 +1,4 @@
-//! What the text says of the figures' shapes, and whether it comes out.
+//! Shapes of the figures by the text, and whether they come out.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use super::points::{
 /// A shape that the text describes, and whether it came out.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ShapeFinding {
-    /// What must hold.
+    /// The shape.
     pub claim: String,
     /// The numbers on which the verdict stands.
     pub evidence: String,

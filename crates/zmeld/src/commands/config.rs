@@ -37,7 +37,7 @@ pub struct ConfigArgs {
     pub action: Action,
 }
 
-/// What to do with a configuration.
+/// Actions on a configuration.
 #[derive(Subcommand)]
 pub enum Action {
     /// Name every mistake and every warning; exit with 1 for warnings, 2 for mistakes
@@ -160,8 +160,8 @@ fn tell(found: &Finding) {
     }
 }
 
-/// What a file without tiers asks for, where nothing can be measured: the tiers that are set
-/// up, else those that are recommended. A file with tiers stays as it is.
+/// Completes a file without tiers, unmeasured: with the tiers that are set up, else with those that
+/// are recommended. A file with tiers stays as it is.
 fn completed(
     host: &Host,
     machine: &Machine,
@@ -182,9 +182,9 @@ fn completed(
     Ok(loaded.completed(found))
 }
 
-/// What is found in a configuration that has no mistake, and what it was held against. Another
-/// machine's file may be checked here: what this one lacks is no mistake. A warning may be meant;
-/// what is critical `zmeld up` refuses there; a notice may be no fault.
+/// Findings in a configuration that has no mistake, and the reference they are held against.
+/// Another machine's file may be checked here: what this one lacks is no mistake. A warning may be
+/// meant; what is critical `zmeld up` refuses there; a notice may be no fault.
 fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static str)> {
     let Ok(machine) = Machine::read(host) else {
         let how = "; the file alone was looked at, and no machine";
@@ -227,7 +227,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
 pub struct Shown<'a> {
     /// The files that were read, the first one first.
     files: &'a [PathBuf],
-    /// What they say together.
+    /// The files' joint configuration.
     config: &'a Config,
     /// Warnings, one line each.
     warnings: Vec<String>,

@@ -43,7 +43,7 @@ pub struct EnableArgs {
     #[command(flatten)]
     pub tier: TierArgs,
 
-    /// What else the configuration gets
+    /// Further parts of the configuration
     #[command(flatten)]
     pub profile: ProfileArgs,
 
@@ -62,7 +62,7 @@ pub struct DisableArgs {
 
 const CONFIG: &str = "/etc/zmeld.toml";
 const DISABLED: &str = "/etc/zmeld.toml.disabled";
-/// Where a generator is found beside where a package puts it.
+/// Place of a generator that no package installs.
 const GENERATOR: &str = "/etc/systemd/system-generators/zmeld-generator";
 const PACKAGED: [&str; 2] = [
     "/usr/lib/systemd/system-generators/zmeld-generator",
@@ -125,8 +125,8 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What becomes of which services: those that are to run, those whose rules may have been
-/// changed, and those that the configuration does not ask for any more.
+/// Services by fate: those to run, those whose rules may have changed, and those that the
+/// configuration does not ask for any more.
 fn services(host: &Host, config: &Config, program: &Path) -> [(&'static str, Vec<String>); 3] {
     let maker = Maker {
         program,
@@ -146,7 +146,7 @@ fn services(host: &Host, config: &Config, program: &Path) -> [(&'static str, Vec
     [("start", tiers), ("restart", rules), ("stop", ran)]
 }
 
-/// What `enable` would do: its own part, and before that the plan.
+/// Says what `enable` would do: the plan, then its own part.
 fn would_enable(
     args: &EnableArgs,
     host: &Host,
@@ -290,7 +290,7 @@ fn masked_or_found() -> anyhow::Result<bool> {
     }
 }
 
-/// What is done to the configuration, so that there is one.
+/// Changes to the configuration, so that there is one.
 enum Wrote {
     Nothing,
     New,

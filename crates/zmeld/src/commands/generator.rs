@@ -10,14 +10,14 @@ use zmeld_swap::migrate::generator::{generate, BootEnvironment, GeneratorOutcome
 use crate::exit::Outcome;
 use crate::output;
 
-/// What systemd passes.
+/// Arguments from systemd.
 #[derive(Args)]
 pub struct GeneratorArgs {
-    /// Where units go that the administrator's override
+    /// Folder of units that the administrator's override
     pub normal: PathBuf,
-    /// Where units would go that override the administrator's
+    /// Folder of units that would override the administrator's
     pub early: Option<PathBuf>,
-    /// Where units would go that everything else overrides
+    /// Folder of units that everything else would override
     pub late: Option<PathBuf>,
 
     /// Read the files of another machine below this directory

@@ -48,11 +48,11 @@ pub struct PassBody<'a> {
     device: &'a str,
     /// Whether only the sample was taken.
     estimate_only: bool,
-    /// What the pass did.
+    /// Result of the pass.
     result: PassResult,
 }
 
-/// What a pass did, from the `pass_` lines of `meld_stat`.
+/// Result of a pass, from the `pass_` lines of `meld_stat`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct PassResult {
     /// Pages with a fingerprint.

@@ -44,8 +44,8 @@ pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What somebody else may read, as the user of node_exporter does. Whether a page had a twin is told only where the
-/// configuration says so.
+/// Metrics for other users, as that of node_exporter. Whether a page had a twin is told only where
+/// the configuration says so.
 pub fn text_for_others(host: &Host, config: &Config) -> String {
     let mut now = Observation::read(host, page_size());
     if !config.metrics.melding {
@@ -54,7 +54,7 @@ pub fn text_for_others(host: &Host, config: &Config) -> String {
     rendered(host, config, &now)
 }
 
-/// What this user may read.
+/// Metrics for this user.
 fn text(host: &Host, config: &Config) -> String {
     rendered(host, config, &Observation::read(host, page_size()))
 }

@@ -112,7 +112,7 @@ struct ScenarioArgs {
     /// Set a value, as workload.processes=200 (may be given several times)
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Where random numbers start
+    /// Seed of random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Replications of each point
@@ -150,7 +150,7 @@ pub struct RunBody<'a> {
     command: &'static str,
     /// The scenario's name.
     scenario: &'a str,
-    /// Where random numbers start.
+    /// Seed of random numbers.
     seed: u64,
     /// Which replication, from 0.
     replication: u64,
@@ -158,13 +158,13 @@ pub struct RunBody<'a> {
     policy: PolicyName,
     /// Each metric.
     metrics: BTreeMap<&'static str, f64>,
-    /// What was counted.
+    /// The counters.
     counters: &'a Counters,
     /// Time lost, in picoseconds.
     stalls_ps: Stalls,
     /// Accesses over time.
     timeline: &'a Timeline,
-    /// What the machine calls its nodes, in the order of the next two.
+    /// The machine's numbers of its nodes, in the order of the next two.
     nodes: &'a [usize],
     /// Accesses to resident pages: a row for each processor's node, a column for each page's;
     /// empty where it was not recorded.
@@ -231,7 +231,7 @@ pub struct CompareBody<'a> {
     command: &'static str,
     /// The scenario's name.
     scenario: &'a str,
-    /// Where random numbers start.
+    /// Seed of random numbers.
     seed: u64,
     /// Replications of each policy.
     replications: u64,

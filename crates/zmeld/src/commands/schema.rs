@@ -29,7 +29,7 @@ pub struct SchemaArgs {
     pub command: Vec<String>,
 }
 
-/// What a command prints: its words, the value of its `schema`, and the schema itself.
+/// A command's output: its words, the value of its `schema`, and the schema itself.
 type Printed = (&'static str, &'static str, fn() -> Schema);
 
 const PRINTED: &[Printed] = &[

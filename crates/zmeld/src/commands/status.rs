@@ -80,12 +80,12 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     )?;
     if args.check.is_some() && args.place.root == Path::new("/") {
         // A monitor asks again: what was counted until now is noted, where this user
-        // may. Who may not is told by what root or zmeld watch noted. In another
+        // may. Other users read the notes of root or zmeld watch. In another
         // tree nothing is written: its links could lead anywhere.
         let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
-        // What cannot be compared is no all-clear.
+        // A failed comparison is no all-clear.
         status.configuration_problem.is_some()
             || status.findings.iter().any(|f| f.severity >= least)
     });

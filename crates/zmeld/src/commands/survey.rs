@@ -37,7 +37,7 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     let Some(every) = args.survey.every else {
         return once(place, selection, args);
     };
-    // What is wrong with the question is said now, not when the first moment comes.
+    // Wrong options are refused now, not when the first moment comes.
     often_enough(every)?;
     Asked::new(place, selection.clone(), &args.survey)?;
     let schedule = Schedule::new(every.duration());
@@ -79,7 +79,7 @@ fn wait(schedule: &Schedule, mut moment: SystemTime) -> bool {
     false
 }
 
-/// What an error says that the next moment may mend by itself.
+/// Message of an error that the next moment may mend by itself.
 fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
     use zmeld_scan::survey::Error;
     let stopped = progress::interrupt_flag().load(Ordering::SeqCst);

@@ -119,13 +119,13 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         let begin = Instant::now();
         watchdog.ping(begin);
         let seen = Observation::read(&host, page_size());
-        // What happened in the last hour is told from notes; where they cannot be
-        // made, it is told as what happened since boot. Another tree is not written to.
+        // Events of the last hour are told from notes; without notes, they are told as events since
+        // boot. Another tree is not written to.
         if !args.dry_run && is_here {
             let _ = lately::note(&host, &seen);
         }
         watcher.round(&seen, begin, stop, &mut say);
-        // What was done in part goes on at once.
+        // Partial work goes on at once.
         let has_more = watcher.has_more() && !stop.load(Ordering::SeqCst);
         if let Some(path) = textfile.as_ref().filter(|_| !has_more) {
             // Tried again next round: a full disk must not end the watch. Without a

@@ -30,7 +30,7 @@ pub fn recipe(touches: u64, runs: usize) -> String {
     )
 }
 
-/// What an experiment could leave: swap areas, groups, loop devices and zram devices.
+/// Possible leftovers of an experiment: swap areas, groups, loop devices and zram devices.
 pub fn machine() -> Vec<String> {
     let swaps = Host::here().swaps().unwrap();
     let mut all: Vec<String> = swaps.iter().map(|it| it.shown().into_owned()).collect();

@@ -41,7 +41,7 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
         (&["--help"], 0),
         (&["man"], 0),
         (&["numa", "policies"], 0),
-        // What was asked for is told, whoever reads the rest.
+        // The exit code tells the answer, whoever reads the rest.
         (&missed, 1),
     ] {
         let mut child = spawned(args);
@@ -71,7 +71,7 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
 #[test]
 fn what_needs_root_is_a_missing_privilege() {
     let Some(nobody) = Nobody::new() else { return };
-    // What another test has set up would be refused beside what this one asks for.
+    // Another test's setup would be refused beside this one's.
     let _alone = crate::setup::alone();
     let place = nobody.place();
     let secret = write(place, "secret", &[1; PAGE]);

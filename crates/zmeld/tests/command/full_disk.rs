@@ -90,7 +90,7 @@ fn the_journal_does_not_fit_and_nothing_is_changed() {
     assert!(failed > 0, "it never failed");
 }
 
-/// What was there before stays, and nothing is there by half.
+/// Old contents stay, and nothing is there by half.
 #[test]
 fn what_is_written_is_there_as_a_whole_or_not_at_all() {
     if cannot_mount() {

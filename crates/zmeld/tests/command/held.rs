@@ -25,7 +25,7 @@ const NEVER: Duration = Duration::from_secs(300);
 struct Held {
     server: Child,
     pids: Vec<String>,
-    /// Where its file system is.
+    /// Folder of its file system.
     _folder: tempfile::TempDir,
 }
 
@@ -69,7 +69,7 @@ impl Held {
         Some(held)
     }
 
-    /// Whether its command line comes at all.
+    /// Whether its command line can be read.
     fn is_readable(&self, pid: &str) -> bool {
         let mut cat = Command::new("timeout");
         cat.args(["--signal=KILL", "1", "cat"]);
@@ -109,7 +109,7 @@ fn ended(mut child: Child, what: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What the command says, into a file: a pipe may be full before it ends.
+/// Output of the command, through files: a pipe may be full before it ends.
 fn run_to_end(args: &[&str]) -> Output {
     let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     let mut command = zmeld(args);
@@ -353,7 +353,7 @@ fn ctrl_c_ends_a_scan_that_waits_for_it() {
     assert_eq!(ended(scan, "a scan").status.code(), Some(130));
 }
 
-/// What measures may be ended: by the kernel, where memory runs out.
+/// A measuring process may be ended: by the kernel, where memory runs out.
 #[test]
 fn a_plan_is_made_where_what_measures_is_killed() {
     // Beside another's swap there is no such plan.

@@ -39,7 +39,7 @@ pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     wait_until("it never listened", || {
         let text = fs::read_to_string(&status).unwrap();
-        // What has it blocked passes it on.
+        // A process that has it blocked passes it on.
         ["SigCgt", "SigBlk"].iter().any(|name| {
             let signals = zmeld_linux::process::status(&text, name);
             let signals = u64::from_str_radix(signals.unwrap(), 16).unwrap();

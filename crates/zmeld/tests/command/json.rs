@@ -1,5 +1,5 @@
-//! What the commands print against `zmeld schema`: every result fits its schema, and has
-//! no field that the schema does not name.
+//! Output of the commands against `zmeld schema`: every result fits its schema, and has no field
+//! that the schema does not name.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -40,8 +40,8 @@ pub fn check(value: &Value) {
     assert!(wrong.is_empty(), "{command}: {}", wrong.join("\n"));
 }
 
-/// Refuses fields that the schema does not name, wherever it stands for a value. What it
-/// is put together from stays open: none of those parts has all fields.
+/// Refuses fields that the schema does not name, wherever it stands for a value. Its parts stay
+/// open: none of them has all fields.
 fn close(schema: &mut Value) {
     open(schema);
     let Value::Object(words) = schema else { return };
@@ -114,7 +114,7 @@ fn what_is_printed_fits_its_schema() {
         let mut args = args;
         args.push("--json");
         let output = zmeld(&args).output().unwrap();
-        // What else swaps here may be in the way of a plan, which up would refuse.
+        // Other swap here may be in the way of a plan, which up would refuse.
         let is_plan = args[0] == "plan" && code(&output) == 2;
         let said = text(&output.stderr);
         assert!(is_plan || code(&output) == 0, "{args:?}: {said}");
@@ -134,7 +134,7 @@ fn every_field_of_every_schema_is_described() {
     }
 }
 
-/// The fields without a description. What a variant carries is described by the variant.
+/// The fields without a description. A variant describes its contents.
 fn look(schema: &Value, at: &str, is_variant: bool, without: &mut Vec<String>) {
     let Value::Object(words) = schema else { return };
     let is_told = is_variant && words.contains_key("description");

@@ -18,7 +18,7 @@ const SET_UP: &str = "set up";
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Owner {
-    /// Whose turn it is to change the machine: the next one finds what a killed one noted.
+    /// The test whose turn it is to change the machine: the next one finds what a killed one noted.
     Turn,
     /// Any other test; it is gone with it.
     Other,

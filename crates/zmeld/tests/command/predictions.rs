@@ -1,4 +1,4 @@
-//! What a scan predicts is what a store, and a device, then takes: zram, or with
+//! A scan predicts the memory that a store, and a device, then takes: zram, or with
 //! `ZMELD_TEST_DRIVER=zmeld` the kernel module, melded pages included.
 
 use std::os::unix::fs::FileExt;

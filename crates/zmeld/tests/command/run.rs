@@ -166,7 +166,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What it says is kept.
+/// Its output is kept.
 pub fn spawned(args: &[&str]) -> Child {
     let mut command = zmeld(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

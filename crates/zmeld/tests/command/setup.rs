@@ -50,8 +50,8 @@ fn unfit() -> Option<String> {
     None
 }
 
-/// Waits until no other test changes the machine's devices and swap. What one that failed or
-/// was killed has noted in `/run` is taken back.
+/// Waits until no other test changes the machine's devices and swap. Notes in `/run`
+/// of one that failed or was killed are taken back.
 pub fn alone() -> FileLock {
     let held = crate::turn::turn().expect("the lock can be taken");
     if own_run::enter(own_run::Owner::Turn) {
@@ -98,8 +98,7 @@ pub fn machine() -> BTreeMap<String, String> {
     for folder in ["/sys/block", "/dev/mapper", "/run/zmeld"] {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        // What is locked stays, and what status remembers of the kernel's counters:
-        // neither is set up.
+        // Locks stay, and the kernel's counters that status remembers: neither is set up.
         let stays = [
             "lock",
             "watch",
@@ -248,7 +247,7 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
         let up = ["up", "--config", config];
         let mut moment =
             |time: Duration| time.mul_f64((random.next() >> 40) as f64 / (1u64 << 24) as f64);
-        // Where it has become faster, the next moment is to be within it again.
+        // If it has become faster, the next moment is to be within it again.
         match ended_within(&up, moment(up_time.mul_f64(1.1))) {
             Some(took) => up_time = took,
             None => killed += 1,
@@ -349,7 +348,7 @@ fn zswap_switched_off_brings_nothing_back_to_a_group() {
     assert!(held >= HELD_BYTES / 4, "{held} bytes are swapped out");
     succeed(&["up", "--config", str(&bare)], "without zswap");
     assert_eq!(enabled().expect("a parameter").trim(), "N");
-    // What is used meanwhile comes back; nothing else does.
+    // Pages used meanwhile come back; nothing else does.
     assert!(
         swapped() >= held / 2,
         "{} of {held} bytes are left",

@@ -12,7 +12,7 @@ use crate::errors::refuses;
 use crate::run::*;
 use crate::setup::turn;
 
-/// What the program holds, in bytes.
+/// Memory of the program, in bytes.
 const HELD: u64 = 24 << 20;
 
 /// A program of so many touches of 24 MiB, with and without zram. Without swap it is killed below what it needs; with
@@ -110,7 +110,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     others_questions_are_refused(&path, &result);
 }
 
-/// What is complete is shown without a run, by anybody.
+/// A complete search is shown without a run, by anybody.
 fn is_shown(path: &Path, result: &Path) {
     let before = fs::read(result).unwrap();
     let mut args = vec!["bench", "size", "--recipe", str(path)];

@@ -105,7 +105,7 @@ say(1); wait()
     Some(script)
 }
 
-/// What `zmeld scan` finds in those processes, counting each page.
+/// Counts of `zmeld scan` in those processes, of each page.
 fn exact(pids: &str) -> serde_json::Value {
     json(&[
         "scan", "--pid", pids, "--shared", "--codecs", "lz4", "--json",
@@ -437,7 +437,7 @@ fn every_goes_on_until_it_is_stopped() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Where memory is short it passes moments over.
+    // Short of memory, it passes moments over.
     wait_until("one survey at most", || surveys(place.path()).len() > 1);
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();

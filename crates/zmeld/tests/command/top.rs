@@ -82,7 +82,7 @@ impl Screen {
         tcsetwinsize(&self.slave, size(columns, rows)).unwrap();
     }
 
-    /// What stands on it now, a line a row.
+    /// Rows of the screen now.
     fn rows(&self) -> Vec<String> {
         let screen = self.emulator.screen();
         let rows = screen.rows(0, screen.size().1);
@@ -239,7 +239,7 @@ fn what_is_on_the_screen_is_what_status_says() {
         let findings = said["findings"].as_array().unwrap();
         let told = lines_of(&all, "findings");
         assert!(told.contains(&format!(" {}: ", findings.len())), "{told}");
-        // What a status of that width tells below its tiers stands there line by line.
+        // Details in a status of that width stand there line by line.
         let status = zmeld(&[&["status"], &root[..]].concat())
             .env("COLUMNS", columns.to_string())
             .output()
@@ -304,7 +304,7 @@ fn history_grows_with_what_the_machine_does() {
     // It is over, and still to be seen.
     let calm = |it: &str| it.contains(" 0/s, most ") && it.contains("█▁");
     screen.until("calm again", |rows| calm(&line(rows, "pages out")));
-    // What is held stays.
+    // A held screen stays.
     screen.press(" ");
     screen.until("held", |rows| rows[0].contains("held"));
     fs::write(
@@ -333,7 +333,7 @@ fn every_size_and_every_terminal_is_drawn_on() {
         let shown = screen.until("resized", |rows| rows[last].starts_with("q quit  space"));
         assert!(rows == 1 || shown[0].starts_with("zmeld top"), "{shown:#?}");
     }
-    // Where there is no colour, nothing is bold either; where there is no UTF-8, all is ASCII.
+    // Without colour, nothing is bold either; without UTF-8, all is ASCII.
     let plain = [("NO_COLOR", "1"), ("LC_ALL", "POSIX")];
     let mut screen = Screen::open("exec \"$@\"", &plain, &root);
     let all = screen.all_rows();

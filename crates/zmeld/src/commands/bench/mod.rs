@@ -115,7 +115,7 @@ struct KeepArgs {
     /// Stop after that time: 90s, 6m, 1.5h
     #[arg(long, value_name = "TIME", help_heading = "How long")]
     budget: Option<Span>,
-    /// Where random orders start [default: the time]
+    /// Seed of random orders [default: the time]
     #[arg(long, value_name = "N", help_heading = "How long")]
     seed: Option<u64>,
     /// Carry on with what was done, with the same command and options; new runs are added to the file
@@ -132,8 +132,8 @@ struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// The result to go on with, if one is named, or what is asked. What its runs say decides how much memory is
-    /// taken, by root; one to which nothing is added may be anybody's.
+    /// The result to go on with, if one is named, or what is asked. Its runs decide how much memory
+    /// is taken, by root; one to which nothing is added may be anybody's.
     fn resumed<K: Kept>(
         &self,
         mut asked: K,
@@ -193,7 +193,7 @@ impl KeepArgs {
             _ => {}
         });
         line.clear();
-        // Where nothing came of it, what stands in the file from another time is worth more.
+        // If nothing came of it, the file's older result is worth more.
         let runs = kept.runs_made();
         let came_of_it = runs > runs_before || runs > 0 && result.is_ok();
         if let Some(file) = file.filter(|_| came_of_it) {

@@ -1,4 +1,4 @@
-//! What an experiment's result looks like.
+//! Report of an experiment.
 
 use std::fmt::Write;
 
@@ -154,7 +154,7 @@ fn answer(experiment: &Experiment) -> String {
     format!("Answer: {}.", parts.join("; "))
 }
 
-/// What the limit costs each variant, held against the variant without one.
+/// Cost of the limit for each variant, held against the variant without one.
 fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     let metric = &experiment.recipe.metric;
     let baseline = case.baseline.as_ref()?;
@@ -559,7 +559,7 @@ mod tests {
     use super::*;
     use zmeld_report::statistics::verdict::{judge, VariantRuns};
 
-    /// What is said of two variants of nine runs, of which so many did not finish.
+    /// Judgement of two variants of nine runs, of which so many did not finish.
     fn said(unfinished: [usize; 2]) -> String {
         let variant = |name: &str, unfinished: usize, base: f64| VariantRuns {
             variant: name.to_owned(),

@@ -65,7 +65,8 @@ pub struct SizeArgs {
     /// Compare only the kernel's part of the time and waiting: for a machine that others use, and programs of one thread
     #[arg(long, help_heading = "What is asked")]
     steady: bool,
-    /// What the RAM is of: a control group, with the compressed store on top; or a machine, where both share it
+    /// Kind of RAM: a control group, with the compressed store on top; or a machine, where both
+    /// share it
     #[arg(
         long,
         value_parser = ["group", "machine"],
@@ -94,7 +95,7 @@ pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
     keeping.carry_out(search, None, report::document, report::runs_table)
 }
 
-/// What is asked, of which nothing was run.
+/// The search asked for, without runs.
 fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
     if args.command.is_empty() && args.recipe.is_none() {
         anyhow::bail!(

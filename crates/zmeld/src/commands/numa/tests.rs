@@ -1,4 +1,4 @@
-//! What no command shows: machines as the kernel describes them, and the published study.
+//! Parts that no command shows: machines as the kernel describes them, and the published study.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn nodes_have_the_kernels_numbers_and_some_are_unreachable() {
     }
     let refused = machine.check_reachable().unwrap_err().to_string();
     assert!(refused.contains("node 11 is unreachable from node 0"));
-    // Who asks for a node asks by its number.
+    // A node is asked for by its number.
     for (node, is_there) in [(9, true), (1, false)] {
         let workload = Workload {
             start: StartNode::OnNode { node },
@@ -98,7 +98,7 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
         let ends = [beyond(judged.ours.low()), beyond(judged.ours.high())];
         assert_eq!(judged.is_decided, ends[0] == ends[1], "{judged:?}");
     }
-    // What it is comes first, what it cannot tell with it, and each verdict stands beside its row.
+    // Its kind comes first, its limits with it, and each verdict stands beside its row.
     let open = one.claims.iter().filter(|it| !it.is_decided).count();
     let page = reproduction(&one, &scenario).to_text(&zmeld_report::Style::plain(80));
     let lead = page.split("\n\n").nth(1).unwrap().replace('\n', " ");

@@ -1,5 +1,5 @@
-//! What a plan needs measured: which codec does best on this machine's memory,
-//! and how fast swap is against the file system.
+//! Measurements for a plan: which codec does best on this machine's memory, and how fast swap is
+//! against the file system.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::{apart, output, progress};
 /// A plan does not wait longer for a scan; what was read until then counts.
 const SCAN_TIME: Duration = Duration::from_secs(10);
 
-/// What is measured where the kernel does not say what it has.
+/// Codecs measured where the kernel does not name its own.
 pub const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
 
 /// How many pages of this program a codec is timed on.
@@ -39,7 +39,7 @@ fn measured_as(codec: &Codec) -> String {
     codec.to_string()
 }
 
-/// What is measured apart from the rest.
+/// Arguments of the measuring process.
 #[derive(Args)]
 pub struct MeasureArgs {
     /// The one codec is what was asked for, and no proposal
@@ -125,7 +125,7 @@ fn scanned(args: &MeasureArgs) -> anyhow::Result<Option<CodecVerdict>> {
     };
     let measured = zmeld_scan::advice::measured(&result);
     Ok(Some(match (measured, args.asked, result.codecs.first()) {
-        // What was asked for is taken as it is, if it saves next to nothing too.
+        // A codec that was asked for is taken, if it saves next to nothing too.
         (CodecVerdict::NothingToGain(_), true, Some(it)) => CodecVerdict::Codec {
             name: it.codec.clone(),
             ratio: zmeld_config::advice::size::rounded(it.effective_ratio),

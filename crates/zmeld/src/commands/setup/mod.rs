@@ -60,7 +60,7 @@ It refuses where swapped pages do not fit back into RAM, or into a program's
 control group, and says how much is missing. After a stop, the next run carries
 on. What a killed experiment left is removed, too.";
 
-/// What is wanted.
+/// Options of the setup.
 #[derive(Args, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct WantedArgs {
@@ -95,11 +95,11 @@ pub struct TierArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
 
-    /// What pages are compressed with: a name, or NAME:LEVEL as in zstd:3
+    /// Codec for pages: a name, or NAME:LEVEL as in zstd:3
     #[arg(long, value_name = "CODEC")]
     pub codec: Option<Codec>,
 
-    /// Where a disk tier is: a partition, or a file and its --size
+    /// Place of a disk tier: a partition, or a file and its --size
     #[arg(long, value_name = "PATH")]
     pub device: Option<Location>,
 
@@ -114,7 +114,7 @@ impl TierArgs {
     }
 }
 
-/// What a kind of machine wants beside the tier.
+/// Options for a kind of machine.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct ProfileArgs {
@@ -214,7 +214,7 @@ pub struct DownArgs {
     pub json: bool,
 }
 
-/// What is wanted, and where that comes from.
+/// A configuration, and its origin.
 struct Wanted {
     config: Config,
     /// Why it is so, for what was recommended.
@@ -223,9 +223,9 @@ struct Wanted {
     /// Files without tiers, whose other keys count.
     beside: Option<String>,
     problems: Vec<Finding>,
-    /// What was measured for it.
+    /// Codec measured for it.
     measured: CodecVerdict,
-    /// What it follows from, where nobody wrote it.
+    /// Recommendation that it follows, if nobody wrote it.
     recommendation: Option<Recommendation>,
 }
 
@@ -260,7 +260,7 @@ impl Origin {
     }
 }
 
-/// Whether what nobody named a tier for gets one that suits the machine.
+/// Decides whether a machine without named tiers gets those that suit it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
     /// Somebody asked.
@@ -337,7 +337,7 @@ fn wanted(
     Ok(wanted)
 }
 
-/// What is written or set up, and follows from no measurement.
+/// A configuration as written or set up, without a measurement.
 fn of_file(config: Config, origin: Origin) -> Wanted {
     Wanted {
         config,
@@ -374,7 +374,7 @@ fn mind(what: String) -> Finding {
     Finding::new(Severity::Warning, String::new(), what)
 }
 
-/// What an ordinary user is told of a plan, which another's would differ from.
+/// A note for an ordinary user: another user's plan would differ.
 fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
     match measured {
         CodecVerdict::Not => {
@@ -392,14 +392,14 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let refused = |what| zmeld_swap::setup::Error::Refused { what };
     let checked = profile.map_or(Ok(()), |profile| profile.check(host, machine.ram_bytes));
     checked.map_err(refused)?;
-    // What is on a disk is not compressed.
+    // A disk tier does not compress.
     let is_disk = args
         .kind
         .map_or(args.device.is_some(), TierKind::is_on_disk);
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
-            // What zswap has is what counts where that is advised or asked for.
+            // If zswap is advised or asked for, its codec counts.
             let of_zswap = will_be_zswap(args, &machine, &own_swaps(host));
             let codec = args.codec.clone().or(of_zswap);
             measure::measured(codec.as_ref(), &machine)?
@@ -480,14 +480,14 @@ fn is_here(host: &Host) -> bool {
     host.root() == Path::new("/")
 }
 
-/// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
-/// and `status` say why.
+/// The swap areas that zmeld set up. None if that cannot be read: `plan` and `status`
+/// say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
     let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
     applied.map(Applied::areas).unwrap_or_default()
 }
 
-/// What `zmeld up` does with that recommendation here, as the last word of a scan.
+/// Says what `zmeld up` does with that recommendation here, as the last word of a scan.
 /// `of_all`: it follows from what `zmeld up` would measure too.
 pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
     let words = to.words();
@@ -554,7 +554,7 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// What its plan is made with: `options`, what the arguments say, and what is measured.
+/// Options of its plan: `options`, those of the arguments, and what is measured.
 fn measured(
     wanted: &Wanted,
     args: &WantedArgs,
@@ -591,12 +591,12 @@ fn planned(
 ) -> anyhow::Result<(Plan, Option<zmeld_swap::setup::Error>)> {
     let is_boot = options.at_boot;
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
-    // What is wrong with one tier costs a machine no other at boot.
+    // A fault of one tier costs a machine no other at boot.
     let (mut plan, refused) = match (zmeld_swap::setup::Error::planned(refused), plan) {
         (Some(err), plan) if !is_boot || plan.is_err() => return Err(err.into()),
         (refused, plan) => (plan?, refused),
     };
-    // What the configuration shows by itself comes first.
+    // Problems of the configuration itself come first.
     plan.problems.splice(0..0, wanted.problems.iter().cloned());
     Ok((plan, refused))
 }

@@ -9,18 +9,17 @@ use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::Plan;
 use zmeld_swap::setup::step::Step;
 
-/// What a plan is printed from. Schema `zmeld.plan/1`.
+/// Body of a plan. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct PlanBody<'a> {
-    /// Where the configuration comes from.
+    /// Origin of the configuration.
     pub origin: &'a str,
     /// Whether all of it is done already.
     pub done: bool,
     /// How many times smaller pages are expected to get, where measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_ratio: Option<f64>,
-    /// What suits the machine, as `zmeld scan` says it too; absent where a
-    /// configuration decides.
+    /// Recommendation for the machine, as in `zmeld scan`; absent where a configuration decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<&'a Recommendation>,
     /// Which profile the machine is of; absent where a configuration or `--profile` decides.
@@ -31,7 +30,7 @@ pub struct PlanBody<'a> {
     pub unmeasured: Option<String>,
     /// The configuration.
     pub toml: &'a str,
-    /// What is to be said of an experiment that runs, or was killed.
+    /// A note on an experiment that runs, or was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
     /// Steps, problems, the machine.
@@ -64,7 +63,7 @@ pub fn steps_table(plan: &Plan) -> Table {
     )
 }
 
-/// What `zmeld up` would do, in a sentence.
+/// Sentence on what `zmeld up` would do.
 fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
     let mut problems = plan.problems.iter();
@@ -170,12 +169,12 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     document.section(configuration)
 }
 
-/// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.
+/// Report of `up` or `down`. Schemas `zmeld.up/1` and `zmeld.down/1`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct RunBody<'a> {
-    /// Whether it was only said.
+    /// Whether nothing was done.
     pub dry_run: bool,
-    /// What was done.
+    /// The steps done.
     #[serde(flatten)]
     pub report: &'a Report,
 }
@@ -185,7 +184,7 @@ fn is_last(done: &Done) -> bool {
     done.group.ends_with(".replaced")
 }
 
-/// What was done, as a table; what is the same for all of it as the lead.
+/// Table of the steps done; what is the same for all of it as the lead.
 pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> Document {
     let head = match dry_run {
         true => "What would be done",

@@ -40,7 +40,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
     let line = Message::of_swapping();
     let (mut journal, (plan, refused)) = loop {
-        // Who may not, or has to wait for another run, hears it before anything is measured.
+        // A refusal, or a wait for another run, comes before anything is measured.
         let state = recorded(&lock(&host, args.boot, &line)?);
         undisturbed()?;
         cleared(&host)?;
@@ -85,14 +85,14 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// What was set up, where something was.
+/// State of the journal, if it has records.
 fn recorded(journal: &Journal) -> Option<State> {
     let state = journal.state();
     (!state.records.is_empty()).then(|| state.clone())
 }
 
-/// What is wanted, and all that has to be measured for its plan. A boot sets up what is
-/// configured; where nothing is, it says so.
+/// Configuration and options for its plan. A boot sets up what is configured; where nothing is, it
+/// says so.
 fn prepare(
     args: &UpArgs,
     host: &Host,
@@ -117,8 +117,8 @@ fn prepare(
     Ok(Some((wanted, options)))
 }
 
-/// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
-/// begins afterwards waits for it, and then finds what was set up.
+/// Fails while an experiment runs: swap set up meanwhile is the experiment's. The journal's lock
+/// must be held: an experiment that begins afterwards waits for it, and then finds what was set up.
 fn undisturbed() -> anyhow::Result<()> {
     match running() {
         Running::No => Ok(()),
@@ -126,7 +126,7 @@ fn undisturbed() -> anyhow::Result<()> {
             "/run/zmeld/experiment does not show whether an experiment is running: see what it \
              is, and remove it"
         ),
-        // Who may not ask changes nothing.
+        // A user who may not ask changes nothing.
         Running::Unknown => Ok(()),
         Running::Yes(who) => anyhow::bail!(
             "an experiment is running ({who}), and this would remove its swap: wait for it, or \
@@ -135,7 +135,7 @@ fn undisturbed() -> anyhow::Result<()> {
     }
 }
 
-/// What is to be said of an experiment that runs, or of one that was killed.
+/// A note on an experiment that runs, or on one that was killed.
 pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
     let is_running = running();
     if let Running::Yes(who) = is_running {
@@ -157,7 +157,7 @@ pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
     )
 }
 
-/// What a dead experiment left would be swapped to beside what is set up.
+/// Fails if a dead experiment left swap, which would be used beside ours.
 fn cleared(host: &Host) -> anyhow::Result<()> {
     let left = zmeld_lab::experiment::left_set_up(host)?;
     if left.is_empty() {
@@ -231,7 +231,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     undisturbed()?;
     let mut left = Vec::new();
     if args.force && args.only.is_none() {
-        // What an experiment left is read by the experiments.
+        // Experiments read their own leftovers.
         let line = Message::of_swapping();
         left = lock_to_take_back(&host, Owner::Experiment, args, &line)?.1;
     }
@@ -280,7 +280,7 @@ fn taken_back(args: &DownArgs, host: &Host, left: &mut Vec<String>) -> anyhow::R
     Ok(take_back_left_behind(host, how)?)
 }
 
-/// What is said first of what `down` did.
+/// Lead of a report of `down`.
 fn down_lead(report: &Report, experiment: bool) -> &'static str {
     match (report.is_unchanged(), report.left.is_empty()) {
         (true, false) => "Nothing was taken back, and this is not as it was before:",
@@ -317,7 +317,7 @@ fn lock_to_take_back(
 ) -> Result<(Journal, Vec<String>), zmeld_swap::setup::Error> {
     let (patience, stop) = (patience(args.boot), progress::interrupt_flag());
     let listener = &mut |event: Event<'_>| tell(line, event);
-    // What is not understood is of all tiers, and one tier alone is no reason to give it up.
+    // An unreadable journal is of all tiers: one tier alone is no reason to give it up.
     match args.force && args.only.is_none() {
         true => Journal::lock_by_force(host, owner, patience, stop, listener),
         false => Ok((
@@ -449,8 +449,7 @@ fn print(
     Ok(Outcome::Done)
 }
 
-/// What the plan has against what is wanted, on standard error, for who asks for the
-/// configuration alone.
+/// Prints problems of the plan on standard error, for callers that ask for the configuration alone.
 pub(super) fn tell_problems(plan: &Plan) {
     for problem in of(plan, Severity::Critical) {
         output::say(format_args!("zmeld up refuses this: {problem}"));
@@ -505,8 +504,8 @@ fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location,
     waited.collect()
 }
 
-/// What happens, on standard error: notes at once, and a line while pages come
-/// back, since that may take minutes.
+/// Reports events on standard error: notes at once, and a line while pages come back, since that
+/// may take minutes.
 fn tell(line: &Message, event: Event<'_>) {
     match event {
         Event::SwappingIn {
@@ -552,7 +551,7 @@ mod tests {
         }
     }
 
-    /// What systemd says of itself.
+    /// Systemd's answer on its state.
     struct Says(&'static str);
 
     impl Access for Says {

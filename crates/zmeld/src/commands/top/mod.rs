@@ -82,7 +82,7 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     let before = tcgetattr(stdin())?;
     let restore = move || {
-        // Where the terminal is gone, there is nothing to restore.
+        // A terminal that is gone needs no restoring.
         let _ = tcsetattr(stdin(), OptionalActions::Flush, &before);
         let _ = write!(stdout(), "{LEAVE}").and_then(|()| stdout().flush());
     };
@@ -108,7 +108,7 @@ fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
-/// What the terminal can show.
+/// Abilities of the terminal.
 struct Canvas {
     style: Style,
     is_utf8: bool,
@@ -199,7 +199,7 @@ fn show(
     }
 }
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Debug, PartialEq)]
 enum Key {
     End,
@@ -211,7 +211,7 @@ enum Key {
     Last,
 }
 
-/// What keys say, by the bytes that a terminal makes of them.
+/// Keys, by the bytes that a terminal makes of them.
 fn parse_keys(bytes: &[u8]) -> Vec<Key> {
     let mut bytes = bytes.iter().copied().peekable();
     let mut keys = Vec::new();
@@ -301,7 +301,7 @@ mod tests {
 
     const ASKED: &str = "ZMELD_TEST_FAILS_ON_SCREEN";
 
-    /// What the test below starts on a terminal of its own.
+    /// A child of the test below, on a terminal of its own.
     #[test]
     fn fails_on_screen_where_asked() {
         match std::env::var(ASKED).as_deref() {

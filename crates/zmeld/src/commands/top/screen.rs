@@ -21,7 +21,7 @@ use zmeld_swap::status::page::{self, Status};
 use crate::args::MachineArgs;
 use crate::commands::status;
 
-/// What is counted, as a change in a second: its name, and the counters.
+/// A rate per second: its name, and the counters.
 type Rate = (&'static str, Counters);
 type Counters = fn(&Activity) -> [Option<u64>; 2];
 
@@ -41,13 +41,13 @@ pub struct Look {
 /// More looks no terminal is wide.
 const HISTORY_MAX: usize = 512;
 
-/// What one look adds to the history; NaN is not known.
+/// One look's part of the history; NaN is not known.
 struct Moment {
     waiting: f64,
     rates: [f64; RATES.len()],
     ram_used: f64,
     swap_used: f64,
-    /// What is in each tier.
+    /// Bytes in each tier.
     tiers: BTreeMap<String, u64>,
 }
 
@@ -56,7 +56,7 @@ struct Moment {
 struct InSwap {
     name: String,
     bytes: u64,
-    /// What can be charged to a group before it or one above is at its limit, or the machine
+    /// Bytes that can be charged to a group before it or one above is at its limit, or the machine
     /// has no more.
     room: Option<u64>,
     /// How long its tasks waited of the last 10 s.
@@ -101,8 +101,8 @@ impl Look {
         (first, rest.without_empty_columns())
     }
 
-    /// Whose pages are in swap, and what it takes that they come back: what compression keeps
-    /// them in is let go of, which a group's limit does not count.
+    /// Owners of pages in swap, and the RAM that they need to come back: compression frees its own
+    /// then, which a group's limit does not count.
     fn whose(&self) -> Table {
         let now = &self.status.observation;
         let used = in_swap(now);
@@ -159,7 +159,7 @@ fn in_swap(now: &Observation) -> u64 {
         .saturating_sub(memory.swap_free_bytes)
 }
 
-/// What a tier has of its size.
+/// Bytes that a tier holds.
 fn holds(tier: &TierState) -> u64 {
     let pool = tier.memory_used_bytes.or(tier.stored_bytes);
     tier.used_bytes.or(pool).unwrap_or(0)
@@ -261,7 +261,7 @@ pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usi
     (lines, first, shown)
 }
 
-/// What is scrolled through.
+/// The part that scrolls.
 fn body(look: &Look, width: usize) -> Document {
     let (tiers, rest) = look.tiers(width);
     let section = Section::new("");
@@ -286,7 +286,7 @@ fn body(look: &Look, width: usize) -> Document {
 const NAME: usize = 14;
 const VALUE: usize = 24;
 
-/// What the machine does now and did lately, who is pressed, and what is wrong.
+/// The machine's activity now and lately, pressure, and problems.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     let now = &look.status.observation;
     let cut = |text: &str| match width(text) > style.width {
