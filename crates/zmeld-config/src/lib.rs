@@ -77,8 +77,8 @@ pub use zmeld_linux::groups::GroupPattern;
 pub struct Config {
     /// The tiers, the fastest first. Names are unique.
     pub tiers: Vec<Tier>,
-    /// Whether every tier that it names is switched off: it asks for none, where one
-    /// that names none says nothing of them.
+    /// Whether all tiers that it names are switched off: it asks for none, where one without tiers
+    /// says nothing of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_tiers: bool,
     /// The kernel's tunables that are to be set.

@@ -149,7 +149,7 @@ impl<T: Value> Setting for T {
 pub(super) struct KeyValue {
     pub key: KeyInfo,
     pub written: WrittenValue,
-    /// Whether the value is what stands in where none is given.
+    /// Whether the value is the default.
     pub is_default: bool,
     /// The kernel's value of it.
     told: Option<String>,

@@ -189,7 +189,7 @@ section! {
     pub struct Metrics in Metrics {
         /// The file that `zmeld watch` writes for node_exporter's textfile collector.
         textfile: Option<PathBuf>, without("no file");
-        /// Whether those figures are among them that tell whether a page had a twin.
+        /// Whether figures that tell if a page had a twin are among them.
         melding: bool;
     }
 }

@@ -357,7 +357,7 @@ pub(crate) fn end_below(rule: &GuardRule, sample: &Sample) -> u64 {
     rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
 }
 
-/// Whether it is time to tell of a thing again; it is told now.
+/// Returns true if a thing is to be told again, which is now.
 pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
     let is_over = is_due(*told, TOLD_EVERY, now);
     if is_over {

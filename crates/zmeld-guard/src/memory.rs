@@ -183,7 +183,7 @@ impl MemoryMonitor {
     }
 }
 
-/// Whether it is gone within the window.
+/// Whether headroom is gone in the window.
 pub(crate) fn is_soon(seen: &Sample) -> bool {
     (seen.headroom_bytes as f64) < seen.goes * WINDOW.as_secs_f64()
 }

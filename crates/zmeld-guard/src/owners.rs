@@ -605,7 +605,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether owners are in that group, rather than that it is one.
+    /// Whether that group contains owners, and is none itself.
     fn is_folder(&self, directory: &Path, shown: &str) -> bool {
         let (above, name) = shown.rsplit_once('/').unwrap_or(("", shown));
         let is_pod = name.starts_with("pod") || name.contains("-pod");
@@ -678,7 +678,7 @@ impl Groups {
         some.is_none_or(|it| it.avg10_percent / 100.0 >= most / 2.0)
     }
 
-    /// Whether a group has what users run in it, beside who lets them in.
+    /// Whether a group runs users' programs beside a login service.
     pub fn lets_in(&self, shown: &str) -> bool {
         above(shown).any(|it| self.lets_in.iter().any(|p| p.matches(it)))
     }
@@ -760,7 +760,7 @@ fn patterns(all: &[&str]) -> Vec<GroupPattern> {
     all.iter().filter_map(|it| it.parse().ok()).collect()
 }
 
-/// Whether a path names what is never ended, or something below that.
+/// Whether a path names a group that is never ended, or one below.
 pub fn is_never_ended(pattern: &GroupPattern) -> bool {
     let never = patterns(&NEVER);
     let path = pattern.to_string();

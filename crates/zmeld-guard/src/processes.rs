@@ -167,8 +167,8 @@ pub(crate) fn list(
     listed.into_iter().map(|(it, ..)| it).collect()
 }
 
-/// Whether one gets in by that process. A service of the system has none in it, but those that let
-/// users in.
+/// Whether users log in by that process. A service of the system has none, but those that let users
+/// in.
 fn is_login(group: &OpenGroup, status: &Status) -> bool {
     let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
     let is_users = is_users || group.lets_in;

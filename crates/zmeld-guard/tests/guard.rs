@@ -99,7 +99,7 @@ fn counted(group: &str) -> &str {
     manager.map_or(group, |at| &group[..at + ".service".len()])
 }
 
-/// Whether that is a container's that systemd does not know of.
+/// Whether a group is Docker's, unknown to systemd.
 fn is_dockers(group: &str) -> bool {
     group.starts_with("docker")
 }

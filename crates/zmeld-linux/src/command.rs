@@ -50,15 +50,15 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// a drive.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whether one was left behind that does not end.
+/// Whether a killed command is left behind.
 static LEFT_BEHIND: AtomicBool = AtomicBool::new(false);
 
-/// Whether a command that was killed does not end, and keeps what it was given (a lock).
+/// Returns true if a killed command does not end and keeps its descriptors (a lock).
 pub fn is_left_behind() -> bool {
     LEFT_BEHIND.load(Ordering::SeqCst)
 }
 
-/// Whether a command is to end.
+/// A request that a command end.
 #[derive(Debug, Default)]
 pub struct Ending(AtomicU8);
 

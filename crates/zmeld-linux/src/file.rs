@@ -228,8 +228,8 @@ fn look(path: &Path) -> Result<(PathBuf, Option<u32>), FileError> {
     Err(failed(Errno::LOOP))
 }
 
-/// Whether what that user puts somewhere may lead this process elsewhere: root
-/// may, this user may, and in a container the one to whom everything belongs.
+/// Returns true if that user's links are followed: those of root, of this user, and of the owner of
+/// `/` (in a container).
 fn is_trusted(owner: u32) -> bool {
     owner == 0
         || owner == rustix::process::geteuid().as_raw()

@@ -327,7 +327,7 @@ impl ReaderOf<'_> {
     }
 }
 
-/// Whether that came of processes that hold their readers up.
+/// Whether a read failed since processes hold readers up.
 pub fn is_held<T>(result: &io::Result<T>) -> bool {
     use io::ErrorKind::{QuotaExceeded, TimedOut};
     matches!(result, Err(err) if matches!(err.kind(), TimedOut | QuotaExceeded))

@@ -286,7 +286,7 @@ named! {
     }
 }
 
-/// Whether each tier that is swapped to is optional.
+/// The key `optional` of tiers that are swapped to.
 pub(super) const OPTIONAL: Row<bool> = Row::new(Section::Swapped, "optional");
 
 /// How long a boot waits for a drive that is not given another time.

@@ -63,7 +63,7 @@ pub fn is_told(host: &Host) -> bool {
     text.is_ok_and(|text| pressure::line(&text, "some").is_some())
 }
 
-/// Whether memory is short. A kernel that does not say has none; and tasks that wait while a fifth of
+/// Fails if memory is short. A kernel that does not say passes; and tasks that wait while a fifth of
 /// RAM is available wait at the limit of their own control group.
 fn check(host: &Host) -> Result<(), Error> {
     let text = host.read(meminfo::PATH).unwrap_or_default();
