@@ -1,8 +1,8 @@
 //! Builds the store's C sources for user space: `store/core`, `store/zword`, and
 //! `store/port/user` on top of the codec libraries that Cargo built.
 //!
-//! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the store itself, for its
-//! tests; 4 KiB without it. What measures pages of other sizes needs no other build.
+//! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the store itself, for its tests; 4 KiB
+//! without it. Measuring pages of other sizes needs no other build.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,8 @@ fn main() {
     tell_c_tests(&includes, &page_shift, &objects);
 }
 
-/// What `cargo xtask test` compiles and links C programs with, and the core's
-/// objects, whose symbols it looks at.
+/// Includes and libraries of C programs for `cargo xtask test`, and the core's objects, whose
+/// symbols it looks at.
 fn tell_c_tests(includes: &[PathBuf], page_shift: &str, core: &[PathBuf]) {
     let out = PathBuf::from(required("OUT_DIR"));
     let includes = env::join_paths(includes).expect("an include path holds a separator");

@@ -1,4 +1,4 @@
-//! What can be known to be wrong without a machine: contradictions, and warnings.
+//! Faults known without a machine: contradictions, and warnings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

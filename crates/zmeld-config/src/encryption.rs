@@ -146,7 +146,7 @@ impl Setting for Encryption {
     }
 }
 
-/// What is wrong with those keys together.
+/// Checks those keys together.
 fn check(reader: &mut Reader, open: &OpenTable<'_>, name: Name) {
     let unused = "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
                   remove it";

@@ -15,7 +15,7 @@ pub(super) struct Source {
     pub path: PathBuf,
     /// All of it.
     pub text: String,
-    /// Where its lines start, in bytes.
+    /// Offsets of its lines, in bytes.
     lines: Vec<usize>,
 }
 

@@ -61,18 +61,18 @@ pub struct Finding {
     /// The tier, device or setting that it is about.
     #[serde(rename = "subject")]
     pub about: String,
-    /// What is wrong, a sentence.
+    /// The problem, a sentence.
     pub what: String,
     /// The numbers that say so.
     #[serde(rename = "evidence")]
     pub why: String,
-    /// What to do, a sentence.
+    /// The remedy, a sentence.
     pub remedy: String,
-    /// What does that on this machine: lines for root's shell, each only after the one before
-    /// it succeeded. None where somebody has to choose, or nothing here can do it.
+    /// Its commands on this machine: lines for root's shell, each only after the one before it
+    /// succeeded. None where somebody has to choose, or nothing here can do it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
-    /// Where a file says so.
+    /// Its place in a file.
     #[serde(skip)]
     pub place: Option<FilePosition>,
 }
@@ -217,7 +217,7 @@ impl fmt::Display for Finding {
 
 macro_rules! catalogue {
     ($($name:ident = $text:literal,)*) => {
-        /// What is wrong, with a configuration or with a machine that `zmeld status` looks at:
+        /// A problem, with a configuration or with a machine that `zmeld status` looks at:
         /// all that `accept` may name. It says that it is meant: what was an error, a
         /// warning or a finding is then passed over in silence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]

@@ -18,7 +18,7 @@ pub struct Key {
     pub section: Section,
     /// Its name.
     pub name: &'static str,
-    /// What it is when it is not given.
+    /// Its default.
     pub default: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is wanted: the configuration in `/etc/zmeld.toml` and its drop-ins.
+//! The configuration in `/etc/zmeld.toml` and its drop-ins.
 //!
 //! A [`Config`] is a list of [`Tier`]s, fastest first, with the kernel's
 //! tunables, the rules of `zmeld watch` and where metrics go. It says nothing
@@ -77,15 +77,15 @@ pub use zmeld_linux::groups::GroupPattern;
 pub struct Config {
     /// The tiers, the fastest first. Names are unique.
     pub tiers: Vec<Tier>,
-    /// Whether every tier that it names is switched off: it asks for none, where one
-    /// that names none says nothing of them.
+    /// Whether all tiers that it names are switched off: it asks for none, where one without tiers
+    /// says nothing of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_tiers: bool,
     /// The kernel's tunables that are to be set.
     pub tunables: Tunables,
-    /// What `zmeld watch` does, and when.
+    /// Settings of `zmeld watch`.
     pub watch: Watch,
-    /// Where figures are offered to a monitoring system.
+    /// Export of figures to a monitoring system.
     pub metrics: Metrics,
     /// Warnings that are meant: neither refused nor warned of.
     pub accept: Vec<FindingId>,
@@ -105,31 +105,31 @@ keys_of! {
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What will disappoint, in the order of the files.
+    /// Warnings, in the order of the files.
     pub warnings: Vec<Finding>,
     /// The files that it was read from, in the order in which they were merged,
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
     /// Tiers and other parts that a boot goes on without, by their keys: what is wrong with each.
     pub left_out: BTreeMap<String, Finding>,
-    /// Where each key stands.
+    /// Positions of keys.
     places: BTreeMap<String, FilePosition>,
 }
 
 impl Loaded {
-    /// Where a key stands, or what it is part of.
+    /// Position of a key, or of its parent.
     pub fn place(&self, key: &str) -> Option<&FilePosition> {
         read::place(&self.places, key)
     }
 
-    /// What was found about it, in the order of the files and their lines.
+    /// Findings about it, in the order of the files and their lines.
     pub fn in_order(&self, mut found: Vec<Finding>) -> Vec<Finding> {
         sort(&mut found, &self.files);
         found
     }
 
-    /// The same with the tiers of `found` where the files name none; see
-    /// [`Config::completed`]. What the files alone were warned of is looked at again.
+    /// The same with the tiers of `found` where the files name none; see [`Config::completed`].
+    /// Warnings of the files alone are looked at again.
     pub fn completed(self, found: Config) -> Loaded {
         if self.config.says_of_tiers() {
             return self;
@@ -147,7 +147,7 @@ impl Loaded {
 }
 
 impl Config {
-    /// What a configuration without tiers comes to: it says nothing of tiers, so they
+    /// Completes a configuration without tiers: it says nothing of tiers, so they
     /// stay those of `found` (what is set up, else what is recommended), with the warnings
     /// that are accepted for them. All else that it says counts; where it tunes nothing,
     /// the tunables of `found` come along. Rules and figures never do: they are those of
@@ -192,7 +192,7 @@ impl Config {
     /// ([`Loaded::left_out`]).
     ///
     /// # Errors
-    /// What is wrong and in none, as a file that is no TOML: it may say how a tier is encrypted.
+    /// Faults in none of these, as a file that is no TOML: it may say how a tier is encrypted.
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let sources = files::read(root, file)?;
         let (mut tree, wrong) = tree::merge(&sources);
@@ -376,7 +376,7 @@ pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, Conf
         let said = err.to_string();
         let tables = said.split_once("\nin `").map_or("", |it| it.1);
         let tables = tables.trim_end_matches("`\n");
-        // What is wrong within a tagged table is noticed at its head.
+        // Faults within a tagged table are noticed at its head.
         let within = at + text.get(at..).and_then(|it| it.find(wrong)).unwrap_or(0);
         let head = text
             .get(..within)
@@ -402,8 +402,8 @@ pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, Conf
 /// More names than these are not listed.
 const LISTED_MAX: usize = 12;
 
-/// What was most likely meant, or all that there is, the nearest of many: the way out where a name
-/// is wrong.
+/// The name most likely meant, or all names, the nearest of many: the way out where a name is
+/// wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
     match meant(wrong, names.iter().copied()) {
         Some(name) => format!("did you mean {name:?}?"),

@@ -14,7 +14,7 @@ use super::size::text_form;
 pub enum Location {
     /// An absolute path. Text: the path.
     Path(PathBuf),
-    /// What the device carries. Text: `UUID=...`, as in `/etc/fstab`.
+    /// A tag of the device. Text: `UUID=...`, as in `/etc/fstab`.
     Tag {
         /// Which tag: `UUID`.
         tag: String,
@@ -23,8 +23,8 @@ pub enum Location {
     },
 }
 
-/// What may name a device; in small letters udev has it below `/dev/disk/by-`. The first two
-/// are of what is on the device, and go away when that is overwritten.
+/// Tags of devices; in small letters udev has them below `/dev/disk/by-`. The first two are of what
+/// is on the device, and go away when that is overwritten.
 const TAGS: [&str; 4] = ["UUID", "LABEL", "PARTUUID", "PARTLABEL"];
 
 impl Location {
@@ -62,7 +62,7 @@ fn udev_escaped(value: &str) -> String {
     escaped
 }
 
-/// What stands between a pair of quotes, which fstab allows around a value.
+/// Text between a pair of quotes, which fstab allows around a value.
 fn unquoted(value: &str) -> Option<&str> {
     let between = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
     between('"').or_else(|| between('\''))

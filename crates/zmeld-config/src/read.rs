@@ -13,10 +13,10 @@ use super::value::Limits;
 use super::*;
 use crate::finding::{FilePosition, Finding, Severity};
 
-/// Where each key that was read stands.
+/// Positions of the keys read.
 pub(super) type Places = BTreeMap<String, FilePosition>;
 
-/// Where a key stands, or the nearest table or list that it is in.
+/// Position of a key, or of the nearest table or list that it is in.
 pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePosition> {
     loop {
         if let Some(place) = places.get(key) {
@@ -190,7 +190,7 @@ impl<'t> OpenTable<'t> {
         self.takes(name).then_some(&entry.node)
     }
 
-    /// What a tier or a rule is that a drop-in has not switched off.
+    /// Returns false if a drop-in switched this tier or rule off.
     pub fn is_enabled(&self, reader: &mut Reader) -> bool {
         let mut is_enabled = true;
         Row::new(Section::Tier, "enabled").take(reader, self, &mut is_enabled);

@@ -15,7 +15,7 @@ section! {
         /// Nor from groups in which a thread has a real-time priority, as those that play
         /// sound have.
         protect_real_time: bool = true, always();
-        /// What the kernel is asked by.
+        /// Mechanism of reclaim.
         mechanism: Mechanism, always();
         /// By `lru_gen`, only what was not used for so long.
         idle_after: Span = Span::seconds(60), always();

@@ -17,12 +17,12 @@ use super::value::{Limits, Value};
 
 type Parse<T> = fn(&str) -> Result<T, String>;
 
-/// What is said of a key, whatever its value.
+/// Facts about a key, whatever its value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct KeyInfo {
     pub section: Section,
     pub name: &'static str,
-    /// What is true where it is not given.
+    /// Its default, in words.
     pub without: &'static str,
     pub is_always_written: bool,
     kernel: Option<(&'static str, &'static str)>,
@@ -65,7 +65,7 @@ impl<T> Row<T> {
         Row { limits, ..self }
     }
 
-    /// What is true where it is not given, in words: the documented default.
+    /// Sets the documented default, in words.
     pub const fn without(mut self, without: &'static str) -> Self {
         self.key.without = without;
         self
@@ -109,9 +109,9 @@ impl<T: Setting> Row<T> {
     }
 }
 
-/// What one or more keys of a table say.
+/// Value of one or more keys of a table.
 pub(super) trait Setting: Sized {
-    /// What the table says; nothing where it says nothing, or something wrong.
+    /// The table's value; none where it says nothing, or something wrong.
     fn read(row: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self>;
 
     /// Its keys with their values.
@@ -149,9 +149,9 @@ impl<T: Value> Setting for T {
 pub(super) struct KeyValue {
     pub key: KeyInfo,
     pub written: WrittenValue,
-    /// Whether the value is what stands in where none is given.
+    /// Whether the value is the default.
     pub is_default: bool,
-    /// What the kernel is told of it.
+    /// The kernel's value of it.
     told: Option<String>,
 }
 
@@ -163,9 +163,9 @@ pub(super) enum WrittenValue {
     Table(Vec<KeyValue>),
 }
 
-/// What is described by rows.
+/// Type described by rows.
 pub(super) trait Keys: Default {
-    /// Where its keys stand.
+    /// Section of its keys.
     const SECTION: Section;
 
     /// Its keys with their values, of which none is known to be its default.
@@ -185,8 +185,8 @@ pub(super) trait Keys: Default {
     }
 }
 
-/// What is described by rows and stands in a table under a key of its own. A rule of `zmeld
-/// watch` is one that a drop-in can switch off.
+/// A type described by rows, in a table under a key of its own. A rule of `zmeld watch` is one that
+/// a drop-in can switch off.
 pub(super) trait Table: Keys {}
 
 /// A value that the kernel takes.
@@ -194,13 +194,13 @@ pub(super) trait Table: Keys {}
 pub struct KernelValue {
     /// The kernel's name for it.
     pub name: &'static str,
-    /// What is written.
+    /// Its value.
     pub value: String,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
 }
 
-/// What is given of that which the kernel takes, in the order of the rows.
+/// Given values that the kernel takes, in the order of the rows.
 pub(super) fn kernel_values(keys: &impl Keys) -> Vec<KernelValue> {
     let given = keys.rows().into_iter().filter_map(|line| {
         let (name, purpose) = line.key.kernel?;

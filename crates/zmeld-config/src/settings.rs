@@ -32,8 +32,8 @@ section! {
 }
 
 impl Tunables {
-    /// What is given as a number, `swappiness` first; one that is to be measured is
-    /// not among them.
+    /// Tunables given as a number, `swappiness` first; one that is to be measured is not among
+    /// them.
     pub fn values(&self) -> Vec<KernelValue> {
         kernel_values(self)
     }
@@ -51,7 +51,7 @@ pub enum Swappiness {
 }
 
 section! {
-    /// What `zmeld watch` does, and when. Without rules it does nothing.
+    /// Settings of `zmeld watch`. Without rules it does nothing.
     pub struct Watch in Watch {
         /// How often it looks.
         interval: Span = Span::seconds(60);
@@ -157,7 +157,7 @@ section! {
 }
 
 section! {
-    /// What is done before a machine freezes.
+    /// Actions before a machine freezes.
     #[serde(default, deny_unknown_fields)]
     pub struct GuardRule in WatchGuard {
         /// Room is made where programs can take less than this share of what they can have more,
@@ -169,8 +169,8 @@ section! {
         /// this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
         /// systemd-oomd's limit for a group, there for 30 s.
         stalled_above: Percent = Percent::whole(60), always();
-        /// What may be ended: these owners or groups, each with what is below it; without any,
-        /// all that is not protected.
+        /// Owners or groups that may be ended, each with what is below it; without any, all that is
+        /// not protected.
         end: Vec<GroupPattern>;
         /// Never these, nor what is below them.
         protect: Vec<GroupPattern>;
@@ -183,13 +183,13 @@ section! {
 }
 
 section! {
-    /// Where figures are offered to a monitoring system.
+    /// Export of figures to a monitoring system.
     #[derive(Eq)]
     #[serde(default)]
     pub struct Metrics in Metrics {
         /// The file that `zmeld watch` writes for node_exporter's textfile collector.
         textfile: Option<PathBuf>, without("no file");
-        /// Whether those figures are among them that tell whether a page had a twin.
+        /// Whether figures that tell if a page had a twin are among them.
         melding: bool;
     }
 }

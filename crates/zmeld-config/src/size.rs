@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 pub use zmeld_linux::amount::{Bytes, Percent, Span};
 pub use zmeld_linux::text_form;
 
-/// What the kernel swaps by. Devices are sized in multiples of it.
+/// Swap page size. Devices are sized in multiples of it.
 const PAGE: u64 = 4096;
 
-/// What is said of a text that is no size.
+/// Advice on a text that is no size.
 const SUCH_AS: &str = r#"write "50%", "4GiB" or "min(50%, 4GiB)""#;
 
 /// How large something is: for RAM tiers, how much they hold *before*

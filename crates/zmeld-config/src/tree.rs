@@ -25,14 +25,14 @@ pub(super) enum Value {
     String(String),
     Integer(i64),
     Boolean(bool),
-    /// What no key takes: floats, dates, integers beyond 64 bits.
+    /// Types of no key: floats, dates, integers beyond 64 bits.
     Other(&'static str, String),
     Array(Vec<Node>),
     Table(Table),
 }
 
 impl Value {
-    /// What it is, in words.
+    /// Description in words.
     pub fn is(&self) -> String {
         match self {
             Value::String(text) => format!("the text {text:?}"),
@@ -106,7 +106,7 @@ pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
     let mut problems = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         let (parsed, errors) = DeTable::parse_recoverable(&source.text);
-        // What follows a syntax error is often its consequence.
+        // Later errors often follow from a syntax error.
         if let Some(error) = errors.first() {
             let at = error.span().map_or(0, |span| span.start);
             let way_out = match first_of(&source.text, at) {

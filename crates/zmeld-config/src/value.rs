@@ -14,15 +14,15 @@ use super::*;
 /// The lowest and the highest of numbers.
 pub(super) type Limits = (i64, i64);
 
-/// What one key says.
+/// Value of one key.
 pub(super) trait Value: Sized {
-    /// What stands there; nothing, and a problem, where it is wrong.
+    /// The value there; none, and a problem, where it is wrong.
     fn read(reader: &mut Reader, node: &Node, key: &str, limits: Limits) -> Option<Self>;
 
-    /// What is written for it.
+    /// Its written form.
     fn written(&self) -> WrittenValue;
 
-    /// What the kernel is told.
+    /// The text for the kernel.
     fn told(&self) -> Option<String> {
         match self.written() {
             WrittenValue::Value(Toml::String(text)) => Some(text),
@@ -85,8 +85,8 @@ pub(super) fn text(value: impl Display) -> WrittenValue {
     WrittenValue::Value(Toml::String(value.to_string()))
 }
 
-/// A whole number needs no quotes: `size = 4294967296` is a size in bytes. What else is no
-/// text is refused in the words of the type, which show what one looks like.
+/// A whole number needs no quotes: `size = 4294967296` is a size in bytes. Any other value that is
+/// no text is refused in the words of the type, which show what one looks like.
 fn parsed<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str) -> Option<T> {
     let written = match &node.value {
         tree::Value::Integer(number) => number.to_string(),

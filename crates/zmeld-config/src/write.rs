@@ -10,9 +10,8 @@ use super::section::{KeyValue, Keys, WrittenValue};
 use super::tier::OPTIONAL;
 use super::*;
 
-/// What a comment above a key or a table says, by the key with its tables:
-/// `tier.fast.size`, `tier.fast`, `tunables.swappiness`; under the empty key,
-/// what stands at the head of the file.
+/// Comments above keys or tables, by the key with its tables: `tier.fast.size`, `tier.fast`,
+/// `tunables.swappiness`; under the empty key, the head of the file.
 pub type Comments = BTreeMap<String, String>;
 
 /// How wide a comment gets.
@@ -73,7 +72,7 @@ impl Writer<'_> {
     }
 
     fn push(&mut self, line: &str) {
-        // What TOML forbids in a comment.
+        // TOML forbids these in comments.
         let clean = line.replace(|c: char| c.is_control() && c != '\t', "?");
         self.text.push_str(&clean);
         self.text.push('\n');
@@ -120,7 +119,7 @@ impl Writer<'_> {
                 continue;
             }
             let path = tree::dotted(path, line.key.name);
-            // Where only a table in it says something, it needs no header of its own.
+            // A table with nothing but tables needs no header of its own.
             if lines.iter().any(|line| self.is_shown(&path, line))
                 || lines.iter().all(|line| line.is_default)
                 || self.comments.contains_key(&path)

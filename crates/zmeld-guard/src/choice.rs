@@ -29,11 +29,11 @@ pub(crate) enum Right {
     Kept(&'static str),
 }
 
-/// What an owner is judged by.
+/// An owner's figures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnerFigures {
     pub right: Right,
-    /// What he holds, shifted by his `OOMScoreAdjust=`.
+    /// Bytes held, shifted by his `OOMScoreAdjust=`.
     pub holds_bytes: u64,
     /// How much more he holds than ten seconds ago.
     pub took_bytes: u64,
@@ -41,11 +41,11 @@ pub(crate) struct OwnerFigures {
     pub is_shielded: bool,
     /// He waits for memory himself.
     pub is_stalled: bool,
-    /// What nobody has who is there.
+    /// Memory without an owner.
     pub is_nobody: bool,
 }
 
-/// Whose processes are ended.
+/// Choice of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Of the owner at that place.
@@ -56,7 +56,7 @@ pub(crate) enum Verdict {
     Nobody,
 }
 
-/// What all owners took.
+/// Bytes all owners took.
 pub(crate) fn went_bytes(owners: &[OwnerFigures]) -> u64 {
     owners.iter().map(|it| it.took_bytes).sum()
 }
@@ -82,9 +82,9 @@ pub(crate) fn equal_share(owners: &[OwnerFigures]) -> u64 {
     all / u64::max(count, 1)
 }
 
-/// Whose processes are ended, where `has_some` says which owners have any that may be. Where
-/// the machine stands still (`is_stall`), somebody who waits himself pays: a user whose own
-/// limit throttles him is nobody else's fault.
+/// Chooses whose processes end; `has_some` says which owners have any that may be ended. Where the
+/// machine stands still (`is_stall`), somebody who waits himself pays: a user whose own limit
+/// throttles him is nobody else's fault.
 pub(crate) fn choose_owner(
     owners: &[OwnerFigures],
     can_bytes: u64,

@@ -25,7 +25,7 @@ use crate::{Error, GuardRule};
 
 /// No more processes are on their way out at a time.
 pub(crate) const ENDING_MAX: usize = 1024;
-/// What goes in so many seconds until those that are told have ended has to come back, too.
+/// Seconds until told processes have ended; what goes meanwhile has to come back, too.
 const ENDS_IN_S: f64 = 2.0;
 /// One that was killed and has not gone so long after waits in the kernel: it is passed over.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
@@ -33,8 +33,8 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 const ROUNDS_IN_GROUP: u32 = 4;
 /// One that is left alone for so long begins anew.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
-/// Where the next round of an owner follows within so long, the last one ended too few: it ends so
-/// many times as many, where half of what was little is gone.
+/// An owner's next round within so long means that the last one ended too few: it ends so many
+/// times as many, where half of what was little is gone.
 const AGAIN_WITHIN: Duration = Duration::from_secs(5);
 const TIMES_AS_MANY: usize = 8;
 /// So many groups are remembered for that, and asked for at a time.
@@ -62,7 +62,7 @@ impl Ending {
     }
 }
 
-/// What another thread does, since it opens files, and waits for who makes groups.
+/// Task of another thread, since it opens files, and waits for who makes groups.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     /// All of a group gets a signal, or is counted.
@@ -71,7 +71,7 @@ pub(crate) enum Task {
     Mark(Arc<OpenGroup>),
 }
 
-/// Who does it.
+/// Its mailbox.
 pub(crate) fn ender(
     host: &Host,
     rule: &GuardRule,
@@ -117,8 +117,8 @@ fn mark(host: &Host, group: &OpenGroup) {
     }
 }
 
-/// Who takes the memory of what was killed, before it is let run to give it back itself. It waits
-/// for whoever holds the lock of that memory, so it does nothing else.
+/// Thread that takes the memory of killed processes, before they run to give it back. It waits for
+/// the holder of that memory's lock, so it does nothing else.
 pub(crate) fn releaser(thread: Option<&str>) -> Result<Mailbox<Arc<Handle>>, Error> {
     Mailbox::new(thread, ENDING_MAX, |killed: Drain<Arc<Handle>>| {
         for process in killed {
@@ -146,7 +146,7 @@ impl GuardLoop {
             return;
         };
         if account.spared.is_some() {
-            // What is on its way out may do.
+            // Pending ends may suffice.
             if !is_going && is_over(&mut self.told_nothing, now) {
                 let event = Event::Nothing(cause, *sample, account.clone());
                 self.outbox.say(event);
@@ -167,7 +167,7 @@ impl GuardLoop {
         let is_told = |pid| endings.iter().any(|it| it.process.pid == pid);
         let gives = |at: usize| {
             let it: &Process = &processes[at];
-            // What it would take until then does not go, either.
+            // Its growth until then is saved, too.
             let takes = (it.rate * ENDS_IN_S) as u64;
             (!is_told(it.pid)).then_some(it.gives_bytes + takes)
         };
@@ -208,7 +208,7 @@ impl GuardLoop {
         }
     }
 
-    /// Where as many wait in the kernel as there is room for, others may have it.
+    /// Forgets stuck processes where there is no room for others.
     fn let_go_of_stuck(&mut self) {
         let count = self.endings.len() + AT_ONCE_MAX + LARGEST_MAX;
         let lacks = count.saturating_sub(ENDING_MAX);

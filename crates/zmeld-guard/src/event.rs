@@ -1,4 +1,4 @@
-//! What the guard says: figures that it left where it acted, made text by who tells them.
+//! Events of the guard: figures that it left where it acted, made text by who tells them.
 
 use std::fmt;
 use std::sync::Arc;

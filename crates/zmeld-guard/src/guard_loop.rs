@@ -47,7 +47,7 @@ const FILES: u64 = 8192;
 /// Above what rtkit gives to any user who asks (20), below the kernel's own threads (50).
 const PRIORITY: &str = "40";
 
-/// What is noted at each look.
+/// Figures of each look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub now: Instant,
@@ -101,8 +101,7 @@ pub fn start(
     Ok(())
 }
 
-/// What is there now is there to stay, the program's text with it; what comes, as it is
-/// touched.
+/// Locks what is there now, the program's text with it; what comes, as it is touched.
 fn lock_memory() -> rustix::io::Result<()> {
     rustix::mm::mlockall(MlockAllFlags::CURRENT)?;
     rustix::mm::mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
@@ -138,7 +137,7 @@ pub struct GuardLoop {
     is_short: bool,
     pub(crate) endings: Vec<Ending>,
     pub(crate) round: Option<Round>,
-    /// Whose the last round was, how many it told at most with those just before, and when.
+    /// Owner of the last round, how many it told at most with those just before, and when.
     pub(crate) last: Option<(u64, usize, Instant)>,
     /// When the last of them ended.
     ended: Option<Instant>,
@@ -228,8 +227,8 @@ impl GuardLoop {
         if self.go_on_ending(&sample, now) {
             self.ended = Some(now);
         }
-        // What has ended is in the figures of the next look, and of a plan of that time; while others
-        // of his are on their way out, more may be missing by then.
+        // Ends show in the figures of the next look, and of a plan of that time; while others of
+        // his are on their way out, more may be missing by then.
         let pays = |round: &Round| {
             let pays = self.plan.account.as_ref().map(|it| it.id);
             pays == Some(round.victim.account.id)
@@ -281,7 +280,7 @@ impl GuardLoop {
     fn make_plan(&mut self, sample: &Sample, cause: Option<Cause>, now: Instant) {
         self.take_plan();
         let room = self.room_below(sample);
-        // What compressing gives is not certain: pages that come may not compress.
+        // Compression is not certain: pages that come may not compress.
         let is_near = |times| {
             let is_little = sample.headroom_bytes < room * times;
             let is_little = is_little || sample.available_bytes < room * times / 2;
@@ -331,13 +330,13 @@ impl GuardLoop {
         let is_told = made.failed.is_none() || made.failed == self.failed;
         std::mem::swap(&mut self.failed, &mut made.failed);
         if self.failed.is_some() {
-            // What is known stays.
+            // The plan stays.
             if let Some(why) = self.failed.as_ref().filter(|_| !is_told) {
                 self.outbox.say(Event::Failed(Arc::clone(why)));
             }
             return;
         }
-        // What was planned before goes back to be closed.
+        // The old plan goes back to be closed.
         std::mem::swap(&mut self.plan, made);
     }
 
@@ -353,12 +352,12 @@ impl GuardLoop {
     }
 }
 
-/// Where programs can take less than this, something is ended.
+/// Threshold in bytes below which something is ended.
 pub(crate) fn end_below(rule: &GuardRule, sample: &Sample) -> u64 {
     rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
 }
 
-/// Whether it is time to tell of a thing again; it is told now.
+/// Returns true if a thing is to be told again, which is now.
 pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
     let is_over = is_due(*told, TOLD_EVERY, now);
     if is_over {

@@ -1,12 +1,11 @@
 //! Before the machine stands still, the guard ends what the kernel's OOM killer would end, a
 //! process at a time, of the user or service that holds most.
 //!
-//! What counts is how much more programs can take, in RAM, compressed and on drives, not how
-//! much swap is free. Where that is little, `zmeld watch` is told to do at once what its rules do
-//! from time to time. Where it is less still, or where nothing goes on for want of memory, the
-//! owner pays who holds most of those that may be ended: his process with the highest
-//! `oom_score` gets SIGTERM, then SIGKILL. Nobody who holds less than an equal share is ended
-//! for another.
+//! Headroom counts: how much more programs can take, in RAM, compressed and on drives, not free
+//! swap. Where that is little, `zmeld watch` is told to do at once what its rules do from time to
+//! time. Where it is less still, or where nothing goes on for want of memory, the owner pays who
+//! holds most of those that may be ended: his process with the highest `oom_score` gets SIGTERM,
+//! then SIGKILL. Nobody who holds less than an equal share is ended for another.
 //!
 //! The thread that looks and ends takes no memory, opens nothing and waits for nobody: files
 //! stay open, and what is read has its place. Looking at owners and their processes, the

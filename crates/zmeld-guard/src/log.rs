@@ -1,5 +1,5 @@
-//! What the guard says, told and noted by threads of ordinary priority: whoever reads it may
-//! have stopped, and a write to a full pipe waits for him. So may what `on_end` starts.
+//! Messages of the guard, told and noted by threads of ordinary priority: whoever reads it may have
+//! stopped, and a write to a full pipe waits for him. So may what `on_end` starts.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -19,10 +19,10 @@ const WAITING_MAX: usize = 256;
 /// `on_end` runs as this user and group, and no more of it at a time.
 const NOBODY: u32 = 65534;
 const RUNNING_MAX: usize = 8;
-/// What this process has against the kernel's killer, and its priority, is not inherited.
+/// Protection from the kernel's killer, and priority, are not inherited.
 const ON_END: &str = "echo 0 >/proc/self/oom_score_adj; exec timeout -k 1 10 nice -n 20 \"$@\"";
 
-/// Where events are left to be told; it never waits.
+/// Mailboxes of events to be told; they never wait.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     log: Mailbox<Event>,
@@ -69,14 +69,14 @@ impl Outbox {
     }
 
     pub fn say(&mut self, event: Event) {
-        // Where the recorder or the log stands still, it misses some.
+        // A recorder or log that stands still misses some.
         self.log.leave(event.clone());
         self.note.leave(event);
     }
 
     /// Once a look.
     pub fn send(&mut self, seen: Seen) {
-        // Where the recorder stands still, there is room for what is worth more.
+        // A recorder that stands still keeps room for what is worth more.
         if self.note.waiting().len() < WAITING_MAX / 2 {
             self.note.leave(Event::Looked(seen));
         }
@@ -85,7 +85,7 @@ impl Outbox {
     }
 }
 
-/// Who runs `on_end`.
+/// Runs `on_end`.
 struct Runner {
     command: Vec<String>,
     running: Vec<Child>,

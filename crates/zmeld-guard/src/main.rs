@@ -62,8 +62,8 @@ fn said(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The rule, and whether it is only to say what it would do. What is wrong with tiers and other
-/// rules keeps it from nothing; a section or rule that does not exist may be its own, misspelt.
+/// The rule, and whether it is only to say what it would do. Faults of tiers and other rules keep
+/// it from nothing; a section or rule that does not exist may be its own, misspelt.
 fn wanted(root: &Path, file: Option<&Path>) -> Result<(Option<GuardRule>, bool), Error> {
     let wrong = |err: &dyn std::fmt::Display| Error::Config(err.to_string());
     let loaded = Config::load_at_boot(root, file).map_err(|err| wrong(&err))?;

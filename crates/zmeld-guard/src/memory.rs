@@ -7,8 +7,8 @@
 //!
 //! Threads of ordinary priority read what makes its reader wait for others. The kernel keeps a
 //! device's lock through all of a writeback or a recompression, and whoever reads `mm_stat`
-//! meanwhile sleeps until they end. Who reads `/proc/pressure/memory`, which anybody may, does
-//! so under a lock that he keeps while he is not let run. The guard has what was read last.
+//! meanwhile sleeps until they end. Any reader of `/proc/pressure/memory` reads it under a lock
+//! that he keeps while he is not let run. The guard has what was read last.
 
 use std::time::{Duration, Instant};
 
@@ -21,17 +21,17 @@ use crate::open::{touched, OpenFile, Ring, WINDOW};
 use crate::worker::Worker;
 use crate::{is_due, Error};
 
-/// What is judged of it needs this much of the window: for how long all waited,
+/// Judgements need this much of the window: for how long all waited,
 const STALLED_MIN: Duration = Duration::from_secs(8);
 /// and how fast memory goes, since one large request is no trend.
 const TREND_MIN: Duration = Duration::from_secs(2);
 
-/// What is taken where too little is in a device to judge by: pages of programs nearly
-/// always compress better, and an empty device is not one of no use.
+/// Assumed ratio where a device holds too little to judge by: pages of programs nearly always
+/// compress better, and an empty device is not one of no use.
 const RATIO_UNKNOWN: f64 = 2.0;
 /// With less than this there is too little.
 const JUDGED_FROM: u64 = 2 << 20;
-/// What came lately is judged by itself where it is one part in so many of all.
+/// Recent pages are judged alone where they are one part in so many of all.
 const MUCH: u64 = 4;
 /// How often devices are looked for.
 const FOLLOW_EVERY: Duration = Duration::from_secs(10);
@@ -42,11 +42,11 @@ const STALE: Duration = Duration::from_secs(3);
 /// Figures of more devices are not handed over.
 const DEVICES_MAX: usize = 64;
 
-/// What is seen at one moment.
+/// Figures of one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// What programs can have: what is available, what they have in RAM, and what is in swap.
-    /// What the kernel keeps for itself is none of it, nor are huge pages.
+    /// Memory that programs can have: what is available, what they have in RAM, and what is in
+    /// swap. The kernel's own is none of it, nor are huge pages.
     pub can_bytes: u64,
     /// How much more they can take without swapping,
     pub available_bytes: u64,
@@ -60,15 +60,15 @@ pub(crate) struct Sample {
     pub stalled: Option<f64>,
 }
 
-/// What it is seen by.
+/// A sample's sources.
 #[derive(Debug)]
 pub(crate) struct MemoryMonitor {
     meminfo: OpenFile,
     devices: Worker<Devices>,
-    /// What those said last, and the most that zswap's pool may take.
+    /// Their last figures, and the most that zswap's pool may take.
     rooms: Vec<Room>,
     pool_bytes: u64,
-    /// What ZFS gives back.
+    /// Reclaimable by ZFS.
     cache_bytes: u64,
     pressure: Worker<Pressure>,
     stalled: Option<(Instant, f64)>,
@@ -150,7 +150,7 @@ impl MemoryMonitor {
         let available_bytes = available_bytes + self.cache_bytes;
         let in_ram_bytes = anonymous + of("Shmem");
         let swapped = of("SwapTotal").saturating_sub(of("SwapFree"));
-        // What is locked is not swapped, however well it would compress.
+        // Locked memory is not swapped, however well it would compress.
         let mut sum = Sum::new(available_bytes, anonymous.saturating_sub(of("Mlocked")));
         // Before Linux 5.19 nothing says what is in zswap's pool: it counts as full.
         let (in_pool, pooled) = (memory.bytes("Zswap"), of("Zswapped"));
@@ -183,7 +183,7 @@ impl MemoryMonitor {
     }
 }
 
-/// Whether it is gone within the window.
+/// Whether headroom is gone in the window.
 pub(crate) fn is_soon(seen: &Sample) -> bool {
     (seen.headroom_bytes as f64) < seen.goes * WINDOW.as_secs_f64()
 }
@@ -210,13 +210,13 @@ impl Pressure {
     }
 }
 
-/// What a compressed device can still take.
+/// Room of a compressed device.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free_bytes: u64,
     /// How many times smaller pages are in it.
     ratio: f64,
-    /// What its limit leaves of RAM.
+    /// RAM left by its limit.
     left_bytes: Option<u64>,
 }
 
@@ -272,7 +272,7 @@ impl Devices {
     }
 }
 
-/// What ZFS's cache gives back when memory is short: it is none of `MemAvailable`.
+/// ZFS's reclaimable cache, in bytes: it is none of `MemAvailable`.
 fn zfs_bytes(host: &Host) -> Option<u64> {
     let text = host.read("/proc/spl/kstat/zfs/arcstats").ok()?;
     let of = |name: &str| {

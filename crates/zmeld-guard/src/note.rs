@@ -1,4 +1,4 @@
-//! What the guard saw and did, as it is noted for those who ask.
+//! Note of what the guard saw and did, for those who ask.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ use crate::event::Event;
 use crate::guard_loop::Seen;
 use crate::{is_due, Error};
 
-/// Where zmeld's notes are: root's alone.
+/// Folder of zmeld's notes: root's alone.
 pub const FOLDER: &str = "/run/zmeld";
-/// Where it is noted.
+/// The guard's note.
 pub const FILE: &str = "/run/zmeld/guard.json";
 /// It is there, and younger than [`SHORT_FOR`], while memory is short.
 pub const SHORT: &str = "/run/zmeld/short";
@@ -22,7 +22,7 @@ pub const SHORT: &str = "/run/zmeld/short";
 pub const SHORT_FOR: Duration = Duration::from_secs(15);
 /// Locked by the guard while it is at work.
 pub const LOCK: &str = "/run/zmeld/guard";
-/// What is noted there.
+/// Schema of it.
 pub const SCHEMA: &str = "zmeld.guard/3";
 /// A note of a guard that runs is not much older, in seconds.
 pub const EVERY_S: u64 = 60;
@@ -32,7 +32,7 @@ const SHORT_EVERY: Duration = Duration::from_secs(5);
 /// No more that were ended are noted, the latest ones.
 const ENDED_MAX: usize = 16;
 
-/// What the guard saw and did since it began.
+/// The guard's record since it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Guarded {
     /// Since when, in seconds.
@@ -54,7 +54,7 @@ pub struct Guarded {
 /// Processes that were told to end at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ended {
-    /// Whose they were: a group's path from the root of its hierarchy on.
+    /// Their owner: a group's path from the root of its hierarchy on.
     pub owner: String,
     /// The name of the first one.
     pub process: String,
@@ -169,7 +169,7 @@ impl Recorder {
         self.note.headroom_bytes = seen.headroom_bytes;
         let note = Note::new(&self.host, SCHEMA, &self.note).ok().flatten();
         if let Some(Ok(bytes)) = note.map(|it| serde_json::to_vec_pretty(&it)) {
-            // Who asks sees that it is old; the next one may succeed.
+            // An old note shows as old; the next one may succeed.
             let _ = self.put(FILE, &bytes);
         }
     }

@@ -1,6 +1,6 @@
-//! What a look is made with: a figure of the last ten seconds, and a file of the kernel that
-//! stays open, and is read again and again into memory that
-//! is there already: whoever looks while memory is short must not ask for any.
+//! Inputs of a look: a figure of the last ten seconds, and a file of the kernel that stays open,
+//! and is read again and again into memory that is there already: whoever looks while memory is
+//! short must not ask for any.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::Host;
 
-/// What is read of a file at most; the longest is a group's list of processes, which is read
-/// into each half.
+/// Most bytes read of a file; the longest is a group's list of processes, which is read into each
+/// half.
 const BUFFER_BYTES: usize = 128 << 10;
 
 /// A place to read into whose pages are all there.
@@ -30,7 +30,7 @@ impl OpenFile {
         File::open(host.path(path)).ok().map(OpenFile)
     }
 
-    /// What it says now, or the part of it that there is room for.
+    /// Its text now, or the part of it that there is room for.
     pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a str> {
         let mut length = 0;
         while length < buffer.len() {
@@ -121,7 +121,7 @@ mod tests {
             // As soon as it can, it has the whole window.
             assert!(tenth < 100 || age >= WINDOW - APART, "{tenth}: {age:?}");
         }
-        // What is older than that is no more of the window.
+        // Older figures are outside of the window.
         assert!(ring.oldest(begin + Duration::from_secs(200)).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! Who holds memory: users, services and containers of the system, pods, machines, and users
-//! by their number where there are no groups. Each is one, whatever groups he makes below his own.
+//! Holders of memory: users, services and containers of the system, pods, machines, and users by
+//! their number where there are no groups. Each is one, whatever groups he makes below his own.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::{Entry, RandomState};
@@ -23,7 +23,7 @@ use crate::{Error, GuardRule};
 const DEPTH_MAX: usize = 8;
 /// How fast memory goes is judged by so much.
 const LATELY: Duration = Duration::from_millis(900);
-/// What was not seen for so long is forgotten.
+/// History is forgotten after so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(120);
 /// Of an owner so many groups are passed over: a name shields nobody.
 const PASSED_MAX: usize = 32;
@@ -31,8 +31,8 @@ const PASSED_MAX: usize = 32;
 const ABOVE_MAX: usize = 64;
 /// Of so many threads one has memory, where any has: those that end are not listed for long.
 const THREADS_MAX: usize = 16;
-/// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
-/// alone anybody could call a group of his own.
+/// Groups needed to get at the machine, whatever the configuration says of them. Paths: of a name
+/// alone anybody could call a group his.
 const NEVER: [&str; 22] = [
     "/init.scope",
     "/system.slice/systemd-*.service",
@@ -69,23 +69,23 @@ const LETS_IN: [&str; 4] = [
 /// Something below such an owner may be named all the same.
 pub(crate) const NOT_NAMED: &str = "[watch.guard] end does not name it";
 
-/// What an owner is known by.
+/// Identity of an owner.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Place {
     /// A group's directory.
     Group(PathBuf),
     /// A user's number: his processes that are in no owner's group.
     User(u32),
-    /// What is charged to nobody who is there.
+    /// Charged to nobody who is there.
     Nobody,
 }
 
-/// Who holds memory.
+/// Memory holder.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub id: u64,
     pub place: Place,
-    /// Where his processes are listed.
+    /// Path of his process list.
     pub list: PathBuf,
     pub shown: String,
     pub right: Right,
@@ -96,15 +96,15 @@ pub(crate) struct Owner {
     pub is_stalled: bool,
 }
 
-/// What a path or an owner is known by where no memory may be taken: by numbers of this process's,
-/// so that nobody calls a group as another one is known.
+/// Keys of hashes of paths and owners where no memory may be taken: this process's own, so that
+/// nobody calls a group as another one is known.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 pub(crate) fn id(of: &(impl Hash + ?Sized)) -> u64 {
     KEYS.hash_one(of)
 }
 
-/// What somebody holds, and how it came.
+/// Memory held, and its growth.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     /// In RAM: what programs wrote and files in memory (tmpfs).
@@ -117,12 +117,12 @@ pub(crate) struct Held {
     pub rate: f64,
 }
 
-/// What was held lately.
+/// Recent holdings.
 #[derive(Debug, Default)]
 pub(crate) struct History(HashMap<u64, (Ring<u64>, Instant)>);
 
 impl History {
-    /// Keeps what was read now, in RAM and all in all. What is new and would have been seen at
+    /// Keeps what was read now, in RAM and all in all. A new one that would have been seen at
     /// `before` held nothing then.
     pub fn keep(
         &mut self,
@@ -159,13 +159,13 @@ impl History {
     }
 }
 
-/// What the rule says of groups, where they are.
+/// The rule on groups, where they are.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups {
     pub host: Host,
     /// None where no group counts memory.
     hierarchy: Option<Hierarchy>,
-    /// Where version 1 counts memory: systemd's own groups, and how they are called.
+    /// With version 1: systemd's own groups, and how they are called.
     lists: Option<(PathBuf, &'static str)>,
     rule: GuardRule,
     never: Vec<GroupPattern>,
@@ -173,7 +173,7 @@ pub(crate) struct Groups {
     own: Option<PathBuf>,
 }
 
-/// Where a process is.
+/// A process's place.
 pub(crate) enum ProcessPlace {
     /// In groups: where its memory is counted, and where it is listed.
     In(PathBuf, PathBuf),
@@ -184,7 +184,7 @@ pub(crate) enum ProcessPlace {
     Gone,
 }
 
-/// What is said of a group below an owner's, or of one above it.
+/// The rule on a group below an owner's, or on one above it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct GroupRule {
     pub is_named: bool,
@@ -193,7 +193,7 @@ pub(crate) struct GroupRule {
     pub is_avoided: bool,
 }
 
-/// What is said of groups, by their numbers.
+/// Rules on groups, by id.
 pub(crate) type SaidOf = HashMap<u64, GroupRule>;
 
 /// A process of an owner.
@@ -209,7 +209,7 @@ pub(crate) struct Member {
 pub(crate) struct Passed {
     pub id: u64,
     pub owner: u64,
-    /// Where it is listed.
+    /// Path of its list.
     pub list: PathBuf,
     pub bytes: u64,
     /// How much more that is than ten seconds ago.
@@ -219,13 +219,13 @@ pub(crate) struct Passed {
     is_counted: bool,
 }
 
-/// Who holds memory, and by which processes.
+/// Holders of memory and their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     pub owners: Vec<Owner>,
     pub members: Vec<Member>,
     pub passed: Vec<Passed>,
-    /// What all owners hold in RAM.
+    /// Bytes in RAM of all owners.
     pub ram_bytes: u64,
 }
 
@@ -239,7 +239,7 @@ pub(crate) enum Above {
 impl Groups {
     pub fn find(host: &Host, rule: &GuardRule) -> Result<Groups, Error> {
         let hierarchy = match Hierarchy::find(host) {
-            // What is there counts no memory.
+            // Groups there count no memory.
             Err(HostError::GroupsUnseen) if lacks_memory(host) => None,
             found => found?,
         };
@@ -264,7 +264,7 @@ impl Groups {
         })
     }
 
-    /// Where a group's processes are listed.
+    /// Path of a group's process list.
     fn list(&self, directory: &Path) -> PathBuf {
         let top = self.hierarchy.as_ref().map(|it| it.top.as_path());
         let below = top.and_then(|top| directory.strip_prefix(top).ok());
@@ -275,7 +275,7 @@ impl Groups {
         list.unwrap_or_else(|| directory.to_owned())
     }
 
-    /// Where a process is now.
+    /// Place of a process now.
     pub fn find_process(&self, pid: u32) -> ProcessPlace {
         let Some(hierarchy) = &self.hierarchy else {
             return ProcessPlace::Outside;
@@ -299,7 +299,7 @@ impl Groups {
             let path = Path::new(OsStr::from_bytes(path)).strip_prefix("/");
             Some(lists.join(path.ok()?))
         });
-        // What programs make that know no systemd is counted elsewhere than it is listed.
+        // Groups of programs that know no systemd are counted elsewhere than listed.
         let below = counted.strip_prefix(&hierarchy.top).ok();
         let own = below.zip(self.lists.as_ref());
         let own = own.map(|(below, (lists, _))| lists.join(below));
@@ -308,7 +308,7 @@ impl Groups {
         ProcessPlace::In(counted, listed)
     }
 
-    /// Who began one that is too deep, as far as that can be told.
+    /// Ancestor of one that is too deep, as far as it can be told.
     pub fn above(&self, pid: u32) -> Option<Above> {
         let mut status = Status::read(&self.host, pid)?;
         let uid = status.uid;
@@ -361,9 +361,9 @@ impl Groups {
         self.rule.end.is_empty() || self.rule.end.iter().any(|it| it.matches(shown))
     }
 
-    /// What is said of a group below an owner's own, `top`, where they are listed. Below that some
-    /// are passed over: what the rule protects, what he needs himself, what he would keep. `topmost`
-    /// is told of each.
+    /// The rule on a group below an owner's own, `top`, where they are listed. Below that some are
+    /// passed over: what the rule protects, what he needs himself, what he would keep. `topmost` is
+    /// told of each.
     pub fn said(
         &self,
         top: &Path,
@@ -506,7 +506,7 @@ impl Groups {
             if let Some(it) = shield {
                 it.bytes += Status::read(&self.host, pid).map_or(0, |it| it.holds_bytes);
             }
-            // Who lets users in keeps himself by it, and not them.
+            // A login service keeps itself by it, not its users.
             if uid_of(&owner.list).is_none() && !self.lets_in(&owner.shown) {
                 let adjust = self.host.read(format!("/proc/{pid}/oom_score_adj"));
                 if let Some(adjust) = adjust.ok().and_then(|it| it.trim().parse().ok()) {
@@ -605,7 +605,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether owners are in that group, rather than that it is one.
+    /// Whether that group contains owners, and is none itself.
     fn is_folder(&self, directory: &Path, shown: &str) -> bool {
         let (above, name) = shown.rsplit_once('/').unwrap_or(("", shown));
         let is_pod = name.starts_with("pod") || name.contains("-pod");
@@ -613,7 +613,7 @@ impl Groups {
             _ if above.starts_with("/kubepods") => !is_pod,
             "slice" => above != "/user.slice",
             "service" | "scope" | "mount" | "socket" | "swap" => false,
-            // What programs of containers make: /docker, /lxc, /kubepods.
+            // Parents of containers: /docker, /lxc, /kubepods.
             _ if above.is_empty() && !name.starts_with("lxc.") => {
                 let procs = self.list(directory).join("cgroup.procs");
                 let is_empty = self.host.read_start(&procs, 16);
@@ -640,7 +640,7 @@ impl Groups {
         }
     }
 
-    /// What a group holds, in RAM and all in all; none where it is gone, or not counted.
+    /// A group's bytes, in RAM and all in all; none where it is gone, or not counted.
     pub fn held(&self, directory: &Path) -> Option<(u64, u64)> {
         // Version 1 has `total_` before each, for all below it.
         let version = self.hierarchy.as_ref()?.version;
@@ -654,8 +654,8 @@ impl Groups {
         let number = |name: &str| self.host.read_u64(directory.join(name)).unwrap_or(0);
         let programs = value("anon").or(value("rss"))? + of("shmem");
         let all = match version {
-            // What of its memory the kernel can have back is not told. Swap counts what is in its cache
-            // no more; the lists do, and what pipes have.
+            // Reclaimable parts of its memory are not told. Swap counts what is in its cache no
+            // more; the lists do, and what pipes have.
             Version::One => programs.max(of("inactive_anon") + of("active_anon")) + of("swap"),
             // All but what the kernel can have back, whatever has it: pages that no process has mapped
             // any more are the group's all the same.
@@ -678,7 +678,7 @@ impl Groups {
         some.is_none_or(|it| it.avg10_percent / 100.0 >= most / 2.0)
     }
 
-    /// Whether a group has what users run in it, beside who lets them in.
+    /// Whether a group runs users' programs beside a login service.
     pub fn lets_in(&self, shown: &str) -> bool {
         above(shown).any(|it| self.lets_in.iter().any(|p| p.matches(it)))
     }
@@ -760,7 +760,7 @@ fn patterns(all: &[&str]) -> Vec<GroupPattern> {
     all.iter().filter_map(|it| it.parse().ok()).collect()
 }
 
-/// Whether a path names what is never ended, or something below that.
+/// Whether a path names a group that is never ended, or one below.
 pub fn is_never_ended(pattern: &GroupPattern) -> bool {
     let never = patterns(&NEVER);
     let path = pattern.to_string();
@@ -768,7 +768,7 @@ pub fn is_never_ended(pattern: &GroupPattern) -> bool {
     pattern.is_path() && above(&path).any(is_it)
 }
 
-/// What a rule comes to; none where that cannot be told.
+/// Effect of a rule; none where that cannot be told.
 pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     let selection = Selection {
         named: &rule.end,
@@ -778,7 +778,7 @@ pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     groups::outlook(host, selection)
 }
 
-/// What `end` and `protect` name and no group is called, a line each.
+/// Names in `end` and `protect` that no group has, a line each.
 pub fn unmatched(host: &Host, rule: &GuardRule) -> impl Iterator<Item = String> {
     let unmatched = outlook(host, rule).unwrap_or_default().unmatched;
     let end: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
@@ -798,7 +798,7 @@ fn above(shown: &str) -> impl Iterator<Item = &str> {
     ends.map(|end| &shown[..end]).chain(std::iter::once(shown))
 }
 
-/// What the first thread says that has memory.
+/// Status of the first thread with memory.
 fn thread_status(host: &Host, pid: u32) -> Option<String> {
     let threads = host.folders(Path::new(&format!("/proc/{pid}/task"))).ok()?;
     let read = |it: PathBuf| host.read(it.join("status")).ok();
@@ -806,12 +806,12 @@ fn thread_status(host: &Host, pid: u32) -> Option<String> {
     all.find(|text| process::status(text, "VmRSS").is_some())
 }
 
-/// What `/proc/PID/status` says of a process that has memory.
+/// `/proc/PID/status` of a process that has memory.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub name: String,
     pub uid: u32,
-    /// What comes back when it ends, and with its files in memory.
+    /// Bytes freed when it ends, and with its files in memory.
     pub gives_bytes: u64,
     pub holds_bytes: u64,
     /// It is the first one of its own name space.

@@ -1,6 +1,6 @@
-//! Who would pay, and which of his processes: made again and again while memory is little, by a
-//! thread of its own, since it opens files, takes memory, and takes as long as whoever makes
-//! groups wants it to.
+//! The owner who would pay, and his processes: made again and again while memory is little, by a
+//! thread of its own, since it opens files, takes memory, and takes as long as whoever makes groups
+//! wants it to.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,10 +24,10 @@ use crate::{Error, GuardRule};
 const OWNERS_MAX: usize = 512;
 /// Of so many owners processes are listed, until one has some that may be ended.
 const LISTED_MAX: usize = 4;
-/// What a process took is told by the list before, where that is no older.
+/// A process's growth is told by the list before, where it is no older.
 const LISTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// What is asked for, and what came of it.
+/// A request and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub asked: Option<Instant>,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
     pub account: Option<Account>,
     /// Of who pays, in the order in which they go.
     pub processes: Vec<Process>,
-    /// What all owners took a second of late.
+    /// All owners' bytes a second of late.
     pub rate: f64,
     pub failed: Option<Arc<str>>,
     pub took: Duration,
@@ -62,10 +62,10 @@ impl Plan {
     }
 }
 
-/// What memory in RAM is known by beside owners.
+/// Key of memory in RAM beside owners.
 const IN_RAM: u64 = 0;
 
-/// Who makes them.
+/// Maker of plans.
 pub(crate) struct Planner {
     host: Host,
     rule: GuardRule,
@@ -125,7 +125,7 @@ impl Planner {
         let before = in_ram_bytes(&self.host);
         let mut census = self.census(&groups, plan.is_stall, now)?;
         plan.rate = census.owners.iter().map(|it| it.held.rate).sum();
-        // What comes or goes meanwhile is not nobody's, nor is what goes on without who had it taken.
+        // Changes meanwhile are not nobody's, nor is what goes on without who had it taken.
         let in_ram = before.min(in_ram_bytes(&self.host));
         let grown = self.history.keep(IN_RAM, (in_ram, in_ram), now, None);
         let nobodys = in_ram.saturating_sub(census.ram_bytes);
@@ -157,7 +157,7 @@ impl Planner {
         Ok(census)
     }
 
-    /// Who pays, with his processes.
+    /// Chooses owner and processes.
     fn choose(&mut self, groups: &Groups, census: &Census, plan: &mut Plan, now: Instant) {
         let owners = &census.owners;
         let can = plan.can_bytes as i64;
@@ -205,7 +205,7 @@ impl Planner {
         let had = self.listed.take();
         let within = LISTED_WITHIN.max(self.took * 2);
         let had = had.filter(|(at, _)| now.duration_since(*at) < within);
-        // What one took that was not seen before, and would go on taking, is not known.
+        // Growth of an unseen process, past and to come, is not known.
         if had.is_none() {
             plan.rate = 0.0;
         }
@@ -250,7 +250,7 @@ fn is_his(owner: &Owner, list: &Path) -> bool {
     uid_of(&owner.list).is_some() && first.is_some_and(is_manager)
 }
 
-/// What programs have in RAM, with files in memory.
+/// Programs' bytes in RAM, with files in memory.
 fn in_ram_bytes(host: &Host) -> u64 {
     let text = host.read(meminfo::PATH).unwrap_or_default();
     let of = |name: &str| Meminfo::new(&text).bytes(name).unwrap_or(0);

@@ -39,7 +39,7 @@ const LOGINS: [&str; 16] = [
     "plasmalogin-hel",
 ];
 
-/// Where processes would give back so many times what their owner holds, many have the same.
+/// Processes that would give back so many times what their owner holds share it.
 const SHARED_TIMES: u64 = 4;
 /// Groups that the kernel ends whole are no deeper below an owner's.
 const WHOLE_DEPTH_MAX: usize = 16;
@@ -50,7 +50,7 @@ pub(crate) struct OpenGroup {
     pub id: u64,
     pub owner: u64,
     pub shown: Arc<str>,
-    /// Where it is listed; none of what is in no owner's group.
+    /// Its directory; none outside of owners' groups.
     pub directory: Option<PathBuf>,
     /// The owner's.
     top: PathBuf,
@@ -67,7 +67,7 @@ pub(crate) struct OpenGroup {
     pub left: AtomicUsize,
 }
 
-/// What a process is held by.
+/// Handle of a process.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub fd: OwnedFd,
@@ -167,8 +167,8 @@ pub(crate) fn list(
     listed.into_iter().map(|(it, ..)| it).collect()
 }
 
-/// Whether one gets in by that process. A service of the system has none in it, but those that let
-/// users in.
+/// Whether users log in by that process. A service of the system has none, but those that let users
+/// in.
 fn is_login(group: &OpenGroup, status: &Status) -> bool {
     let is_users = group.directory.is_none() || uid_of(&group.top).is_some();
     let is_users = is_users || group.lets_in;
@@ -266,7 +266,7 @@ fn hold(
     Some((process, status))
 }
 
-/// Where processes are listed that are in one of these groups or below it.
+/// Processes in these groups or below, and where they are listed.
 pub(crate) fn in_groups(groups: &Groups, all: &[&Path]) -> Vec<(u32, PathBuf)> {
     let is_in = |list: &Path| all.iter().any(|it| list.starts_with(it));
     let all = groups.host.processes().unwrap_or_default().into_iter();
@@ -294,7 +294,7 @@ pub(crate) fn signal_group(
         .since
         .get_or_init(|| uptime_ticks(host).unwrap_or(u64::MAX));
     let (mut found, mut is_all, mut known) = (Vec::new(), true, SaidOf::new());
-    // Where it is passed over itself, and shields nobody.
+    // A group passed over itself shields nobody.
     let own = groups
         .said(&group.top, directory, &mut known, |_, _| ())
         .passed;

@@ -1,8 +1,8 @@
 //! Work that may wait for others, done by threads of ordinary priority.
 //!
-//! A thing goes to its thread, is worked on there, and comes back. Who sends it takes no lock
-//! that is held for longer than it takes to move a pointer, waits for nobody, and neither
-//! takes memory nor frees any.
+//! A thing goes to its thread, is worked on there, and comes back. The sender takes no lock that is
+//! held for longer than it takes to move a pointer, waits for nobody, and neither takes memory nor
+//! frees any.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

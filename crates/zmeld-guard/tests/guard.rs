@@ -52,7 +52,7 @@ const TERM: i32 = 15;
 const KILL: i32 = 9;
 const GROUPS: &str = "sys/fs/cgroup";
 
-/// What the guard says.
+/// The guard's texts.
 type Said = Arc<Mutex<Vec<String>>>;
 
 /// A machine with 1,000 MiB of RAM.
@@ -71,7 +71,7 @@ struct Machine {
     available: Option<u64>,
     line: String,
     stalled_us: u64,
-    /// What was written last, by file.
+    /// Last written text, by file.
     written: RefCell<BTreeMap<String, String>>,
 }
 
@@ -99,7 +99,7 @@ fn counted(group: &str) -> &str {
     manager.map_or(group, |at| &group[..at + ".service".len()])
 }
 
-/// Whether that is a container's that systemd does not know of.
+/// Whether a group is Docker's, unknown to systemd.
 fn is_dockers(group: &str) -> bool {
     group.starts_with("docker")
 }
@@ -632,7 +632,7 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
     }
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    // Where nobody can run it.
+    // `nobody` can run it there.
     let program = folder.path().join("zmeld-guard");
     fs::copy(env!("CARGO_BIN_EXE_zmeld-guard"), &program).unwrap();
     let run = |config: &str, arguments: &[&str]| {
@@ -684,7 +684,7 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
             assert!(said.contains(&format!("zmeld.toml:{place}")), "{said}");
         }
     }
-    // What is wrong elsewhere leaves no machine unguarded.
+    // Faults elsewhere leave no machine unguarded.
     let elsewhere = "[tier.x]\nkind = 7\n[tunables]\nswapines = 3\n[watch.meld]\nevery = 1\n";
     let (code, said) = run(&format!("{elsewhere}[watch.guard]\n"), &[]);
     assert_eq!(code, Some(3), "{said}");
@@ -695,7 +695,7 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
     assert!(said.contains("; Ctrl-C ends it\n"), "{said}");
 }
 
-/// What it starts is nobody's, and knows what was ended.
+/// Its child is nobody's, and knows what was ended.
 #[test]
 fn what_is_told_of_an_end_runs_as_nobody() {
     use std::os::unix::fs::PermissionsExt;

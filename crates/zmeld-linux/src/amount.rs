@@ -111,7 +111,7 @@ impl Percent {
         Percent(percent * 100)
     }
 
-    /// What a text says in hundredths, if it is a percentage at all.
+    /// The hundredths of a percentage text, if it is one.
     pub fn hundredths(text: &str) -> Option<u128> {
         decimal(text.strip_suffix('%')?.trim_end(), 100)
     }
@@ -224,7 +224,7 @@ const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// The IEC unit in which a size is below 1024 after rounding, and its bytes.
 pub fn iec_unit(magnitude: f64) -> (f64, &'static str) {
-    // What would be shown as 1024 is one of the next.
+    // 1024 of a unit is shown as 1 of the next.
     let is_enough = |power: &i32| magnitude < 1023.5 * 1024f64.powi(*power);
     let power = (0..6).find(is_enough).unwrap_or(6);
     (1024f64.powi(power), IEC[power as usize])

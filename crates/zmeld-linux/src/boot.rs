@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Host, HostError};
 
-/// What tells this boot from all others; empty where the kernel does not say.
+/// Id of this boot; empty where the kernel does not say.
 pub fn boot_id(host: &Host) -> Result<String, HostError> {
     let id = host.read_optional("/proc/sys/kernel/random/boot_id")?;
     Ok(id.unwrap_or_default())
@@ -18,10 +18,10 @@ pub fn uptime(host: &Host) -> Result<Option<f64>, HostError> {
     Ok(seconds.and_then(Result::ok).filter(is_time))
 }
 
-/// What somebody noted, for as long as the machine is up.
+/// A note that lasts as long as the machine is up.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Note<T> {
-    /// What is noted, with its version.
+    /// Its schema, with the version.
     pub schema: String,
     /// The boot that it was in.
     pub boot: String,

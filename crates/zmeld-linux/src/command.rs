@@ -21,9 +21,9 @@ use crate::text::made_text;
 /// More than any of them has to say; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1 << 20;
 
-/// Where the system has its commands; the last is NixOS's.
+/// Folders of the system's commands; the last is NixOS's.
 pub(crate) const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
-/// Where a machine's own are, in folders that a group may write on some.
+/// Folders of the machine's own; on some a group may write them.
 const LOCAL: [&str; 2] = ["/usr/local/sbin", "/usr/local/bin"];
 
 /// How a command names the file that it is given as its standard input.
@@ -44,22 +44,21 @@ pub struct Invocation {
     pub limit: Option<Duration>,
 }
 
-/// What a command may take unless it is said otherwise. A drive that does not answer
-/// would hold up all others.
+/// Default time limit of a command. A drive that does not answer would hold up all others.
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long a killed command is waited for: the kernel does not end one that waits for
 /// a drive.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Whether one was left behind that does not end.
+/// Whether a killed command is left behind.
 static LEFT_BEHIND: AtomicBool = AtomicBool::new(false);
 
-/// Whether a command that was killed does not end, and keeps what it was given (a lock).
+/// Returns true if a killed command does not end and keeps its descriptors (a lock).
 pub fn is_left_behind() -> bool {
     LEFT_BEHIND.load(Ordering::SeqCst)
 }
 
-/// Whether a command is to end.
+/// A request that a command end.
 #[derive(Debug, Default)]
 pub struct Ending(AtomicU8);
 
@@ -233,8 +232,8 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where commands are looked up. Whoever calls root's zmeld does not choose what root
-/// runs (`su`, `sudo -E`, a folder of root's `PATH` that others may write).
+/// Search path of commands. Whoever calls root's zmeld does not choose what root runs
+/// (`su`, `sudo -E`, a folder of root's `PATH` that others may write).
 fn lookup_path() -> String {
     if is_root() {
         let mut path = SYSTEM_PATH.to_owned();
@@ -352,7 +351,7 @@ pub fn read_device(path: &Path, bytes: usize, within: Duration) -> io::Result<Ve
         Err(err) if err.kind() == io::ErrorKind::NotFound => {
             let mut read = Vec::new();
             let file = File::open(path).map(|file| file.take(bytes as u64));
-            // What cannot be read has none.
+            // An unreadable file has no bytes.
             let _ = file.and_then(|mut file| file.read_to_end(&mut read));
             return Ok(read);
         }
@@ -380,7 +379,7 @@ fn listen(
 fn drain(pipe: Option<impl Read>) -> Vec<u8> {
     let mut kept = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What cannot be read is missing from a message, no more.
+        // Unreadable output is missing from a message, no more.
         let _ = pipe.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
         let _ = io::copy(&mut pipe, &mut io::sink());
     }
@@ -423,7 +422,7 @@ mod tests {
         sleep.limit = Some(Duration::from_millis(50));
         let err = run(&sleep, None).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
-        // What is not killed and keeps its output open keeps nobody waiting.
+        // A survivor that keeps its output open keeps nobody waiting.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let script = "setsid sh -c 'echo $$ > \"$0\"; exec sleep 60' \"$0\" & sleep 1000";

@@ -1,11 +1,10 @@
-//! What compressed swap says of itself: the devices of zram and zmeld, and zswap's
-//! parameters.
+//! Kernel figures of compressed swap: the devices of zram and zmeld, and zswap's parameters.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Where zswap's parameters are.
+/// Folder of zswap's parameters.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
 
 /// The most that zswap's pool may take of so much RAM, by its `max_pool_percent`, as the kernel
@@ -89,7 +88,7 @@ impl MmStat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Backed {
-    /// What is on the backing device now.
+    /// Bytes on the backing device now.
     pub held_bytes: u64,
     /// Read from it since set-up.
     pub read_bytes: u64,

@@ -1,6 +1,6 @@
 //! `/proc/cpuinfo`.
 
-/// What the first processor calls itself; not every architecture's does.
+/// Model name of the first processor; not every architecture has one.
 pub fn model_name(text: &str) -> Option<&str> {
     let rest = text
         .lines()

@@ -1,4 +1,4 @@
-//! What compresses in the kernel's crypto interface, where zswap has its compressors from.
+//! Compressors of the kernel's crypto interface, from which zswap takes its own.
 
 use crate::{Host, HostError};
 

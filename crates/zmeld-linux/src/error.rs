@@ -1,4 +1,4 @@
-//! What the machine refuses, always with the file or the command that it is about.
+//! Errors of the machine, each with the file or the command that it is about.
 
 use std::borrow::Cow;
 use std::io;
@@ -12,11 +12,11 @@ use crate::host::is_absent;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {}", path.display(), words(cause))]
 pub struct FileError {
-    /// What was tried, a verb: "read", "write 60 to".
+    /// Attempted verb: "read", "write 60 to".
     pub action: Cow<'static, str>,
     /// The file, as the machine itself names it (without another root before it).
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub cause: io::Error,
 }
@@ -52,7 +52,7 @@ pub enum HostError {
     NotOurs {
         path: PathBuf,
         problem: String,
-        /// What to do instead; empty where whoever asked knows.
+        /// The remedy; empty where the caller knows it.
         way_out: String,
     },
     /// There are control groups that limit memory, and they are mounted nowhere.
@@ -122,7 +122,7 @@ impl HostError {
         self.cause().is_some_and(is_absent)
     }
 
-    /// What the system said, where it refused an operation on a file.
+    /// The system's error, where it refused an operation on a file.
     pub fn cause(&self) -> Option<&io::Error> {
         match self {
             HostError::File(err) => Some(&err.cause),
@@ -131,7 +131,7 @@ impl HostError {
     }
 }
 
-/// What the system said, without the number that the standard library appends.
+/// The system's message, without the number that the standard library appends.
 pub fn words(cause: &io::Error) -> String {
     let text = cause.to_string();
     match text.split_once(" (os error ") {

@@ -6,7 +6,7 @@
 //! sees the old file or the new one, and after a crash too. The rename replaces a
 //! name; it never writes into a file that is there.
 //!
-//! What stands under the name already decides what happens:
+//! The object under that name decides what happens:
 //!
 //! | there is | it is |
 //! |---|---|
@@ -32,7 +32,7 @@ const LINKS_MAX: usize = 40;
 /// The file system of `/proc`, by its number in `statfs`.
 const PROC: u64 = 0x9fa0;
 
-/// What a file is called before it takes its name: these two and a random part.
+/// Prefix and suffix of a temporary file's name, with a random part between.
 const PART: (&str, &str) = (".zmeld-", ".part");
 
 fn refused(path: &Path, why: impl Into<String>) -> FileError {
@@ -125,8 +125,8 @@ fn written_beside(
     Ok(part)
 }
 
-/// The same without its content. What gets a mode of its own may be a secret: until it
-/// is whole nobody else reads it.
+/// The same without its content. A file with a mode of its own may be a secret: until it is whole
+/// nobody else reads it.
 fn begin_beside(name: &Path, mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
     if name.file_name().is_none() {
         return Err(io::Error::new(
@@ -143,15 +143,14 @@ fn begin_beside(name: &Path, mode: Option<u32>) -> io::Result<tempfile::NamedTem
         .map_err(without_path)
 }
 
-/// What the name of a part of that file begins with; a long name does not stand in it
-/// whole.
+/// Prefix of the name of that file's temporary file; a long name is cut short.
 fn first_of_part(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(32).collect();
     format!("{}{name}-", PART.0)
 }
 
-/// What the system said, without the random name, which tells nobody anything.
+/// The system's error, without the random name, which tells nobody anything.
 fn without_path(cause: io::Error) -> io::Error {
     let system = cause
         .get_ref()
@@ -229,8 +228,8 @@ fn look(path: &Path) -> Result<(PathBuf, Option<u32>), FileError> {
     Err(failed(Errno::LOOP))
 }
 
-/// Whether what that user puts somewhere may lead this process elsewhere: root
-/// may, this user may, and in a container the one to whom everything belongs.
+/// Returns true if that user's links are followed: those of root, of this user, and of the owner of
+/// `/` (in a container).
 fn is_trusted(owner: u32) -> bool {
     owner == 0
         || owner == rustix::process::geteuid().as_raw()

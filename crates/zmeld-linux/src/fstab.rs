@@ -1,6 +1,6 @@
 //! `/etc/fstab` and units of mounts: where systemd mounts only after all swap is on.
 //!
-//! What waits for such a mount, and is waited for by `swap.target`, makes a cycle, which systemd
+//! A unit that awaits such a mount, and that `swap.target` awaits, makes a cycle, which systemd
 //! breaks by leaving one of both out.
 
 use std::collections::{BTreeMap, HashSet};
@@ -22,7 +22,7 @@ pub const PACKAGED_UNITS: [&str; 3] = [
 ];
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What systemd orders behind the network (`fstype_is_network`).
+/// Network file systems of systemd (`fstype_is_network`).
 const NETWORK: [&str; 17] = [
     "afs",
     "ceph",
@@ -43,7 +43,7 @@ const NETWORK: [&str; 17] = [
     "davfs",
 ];
 
-/// What is mounted at boot.
+/// Mounts made at boot.
 #[derive(Debug, Clone, Default)]
 pub struct Fstab(Vec<Entry>);
 
@@ -58,7 +58,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// What a unit's text says with that of its drop-ins; none where it mounts nothing.
+    /// The mount of a unit's text and its drop-ins; none where it mounts nothing.
     fn new(tree: &Tree, name: &str, mut text: String) -> Option<Entry> {
         for path in drop_ins(tree, name) {
             let bytes = tree.read(&path, BYTES_MAX).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-/// Where a unit says what it comes after, and an option of fstab.
+/// Ordering keys of units, and of fstab's options.
 const ORDERING: [&str; 5] = [
     "After",
     "Requires",

@@ -1,7 +1,7 @@
 //! How much more memory programs can take before the kernel has to end one.
 //!
 //! Free swap misleads: a compressed device can have room for pages and none in RAM.
-//! What counts are the pages that still fit. Beyond what can be had without swapping,
+//! Headroom is the pages that still fit. Beyond what can be had without swapping,
 //! each page that a program gains puts another one into swap. On a drive that one
 //! takes no RAM. In a compressed device whose pages take 1/r of their size it takes
 //! 1/r of it again, so that a device that takes X more bytes of pages gives X (1 - 1/r).
@@ -19,7 +19,7 @@ pub struct Sum {
     available_bytes: u64,
     compressed_bytes: u64,
     disk_bytes: u64,
-    /// What zswap's pool may still take, and its ratio.
+    /// Room left in zswap's pool, and its ratio.
     pool: (u64, f64),
     /// RAM that compressed pages can come to fill.
     ram: f64,

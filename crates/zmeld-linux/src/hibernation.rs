@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use crate::swap_header::{SwapHeader, PAGE_MAX};
 use crate::{Host, HostError};
 
-/// Where the kernel was told, and what an initramfs told it.
+/// The kernel's command line (`resume=`).
 pub const COMMAND_LINE: &str = "/proc/cmdline";
 /// The device that the kernel resumes from: `8:2`, or `0:0` for none.
 pub const POWER: &str = "/sys/power/resume";
-/// What the kernel can do: `freeze mem disk`.
+/// Sleep states: `freeze mem disk`.
 pub const STATES: &str = "/sys/power/state";
-/// Where a swap file begins on its drive, in pages; 0 where it is a partition.
+/// Offset of a swap file on its drive, in pages; 0 for a partition.
 const OFFSET: &str = "/sys/power/resume_offset";
 
-/// Where a machine resumes from.
+/// A machine's resume device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
     /// The device, as it is named there.
     pub device: String,
-    /// What says so.
+    /// Its source file.
     pub said_by: &'static str,
 }
 
@@ -34,8 +34,8 @@ impl std::fmt::Display for Resume {
     }
 }
 
-/// Where that machine resumes from; none where it does not hibernate. A kernel that does not
-/// say what it can do counts as one that can.
+/// A machine's resume device; none where it does not hibernate. A kernel that does not say what it
+/// can do counts as one that can.
 pub fn read(host: &Host) -> Result<Option<Resume>, HostError> {
     let line = host.read_optional(COMMAND_LINE)?.unwrap_or_default();
     let (power, states) = (host.read_optional(POWER)?, host.read_optional(STATES)?);
@@ -86,7 +86,7 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
     }
     let meta = host.tree().metadata(&path).ok()?;
     let start = host.read_header(&path, &meta, PAGE_MAX).unwrap_or_default();
-    // Who may not read it cannot tell.
+    // Unreadable headers count as swap.
     (start.is_empty() || is_swap(&start)).then_some(path)
 }
 

@@ -27,9 +27,9 @@ use crate::tree::Tree;
 /// `zoneinfo` of a large machine); what is longer is refused.
 pub(crate) const READ_MAX: u64 = 4 << 20;
 
-/// What a machine lets one do. The real one is [`Direct`]; tests put another in
-/// its place, to see every operation and to stop at any of them. One that says nothing
-/// of writing and of commands refuses them, as the system would.
+/// Access to a machine. The real one is [`Direct`]; tests put another in its place, to see every
+/// operation and to stop at any of them. One that says nothing of writing and of commands refuses
+/// them, as the system would.
 pub trait Access: Send + Sync {
     /// Reads a file, at most `limit` bytes of it.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
@@ -155,7 +155,7 @@ impl Host {
     /// A machine of these files, in a folder for a time: what tests look at.
     ///
     /// # Panics
-    /// Where a file cannot be written.
+    /// If a file cannot be written.
     #[doc(hidden)]
     pub fn planted(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().expect("a folder can be made");
@@ -169,7 +169,7 @@ impl Host {
     /// Writes a file of such a machine, and makes the folders above it.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// If it cannot be written.
     #[doc(hidden)]
     pub fn plant(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
         let path = self.path(path);
@@ -210,7 +210,7 @@ impl Host {
         &self.tree
     }
 
-    /// Where a path of the machine lies for this process.
+    /// A machine's path as this process sees it.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.tree.path(path.as_ref())
     }
@@ -479,7 +479,7 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// What a command printed, where it succeeded.
+/// A successful command's output.
 fn output(invocation: &Invocation, finished: Finished) -> Result<String, HostError> {
     if finished.code == Some(0) {
         return Ok(finished.output);

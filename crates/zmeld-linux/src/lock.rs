@@ -1,10 +1,9 @@
 //! A file that one program has locked at a time, and who that is.
 //!
-//! The kernel lets go of the lock with the last descriptor, however a program ends.
-//! The file is its owner's alone: whoever can open it can hold its lock, and so keep
-//! the owner out. The file stays. Who has the lock is written in it, with when that process began:
-//! one that was killed leaves its number there. `/proc/locks` is not read, which any user can
-//! make as long as he likes.
+//! The kernel lets go of the lock with the last descriptor, however a program ends. The file is its
+//! owner's alone: whoever can open it can hold its lock, and so keep the owner out. The file stays.
+//! The holder is written in it, with when that process began: one that was killed leaves its number
+//! there. `/proc/locks` is not read, which any user can make as long as he likes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -24,7 +23,7 @@ pub struct FileLock {
     file: File,
 }
 
-/// Who has a lock.
+/// A lock's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The process that took it, where it is known and lives. A command that inherited the lock may
@@ -32,7 +31,7 @@ pub struct Holder {
     pub pid: Option<u32>,
 }
 
-/// What came of trying to take a lock.
+/// Result of trying to take a lock.
 #[derive(Debug)]
 pub enum Attempt {
     /// It was free.
@@ -57,7 +56,7 @@ impl FileLock {
                 Err(Errno::WOULDBLOCK) => {}
                 Err(cause) => return Err(cause.into()),
             }
-            // Who asks whether it is taken shares it for a moment: that is nobody who has it.
+            // A query shares the lock for a moment: that is no holder.
             match lock(&file, FlockOperation::NonBlockingLockShared) {
                 Ok(()) => thread::sleep(AGAIN),
                 Err(Errno::WOULDBLOCK) => return Ok(Attempt::Held(named_in(&file))),
@@ -75,8 +74,8 @@ impl FileLock {
         Ok(FileLock { file })
     }
 
-    /// Puts another file in the place of this one, locked as well. What was started with
-    /// the one before, and does not end however it is killed, holds nobody up any more.
+    /// Puts another file in the place of this one, locked as well. A process started with the one
+    /// before that does not end however it is killed holds nobody up any more.
     ///
     /// # Errors
     /// When it cannot be made; this one stays then.
@@ -110,7 +109,7 @@ impl FileLock {
 }
 
 impl Drop for FileLock {
-    /// What has inherited it is another process.
+    /// Clears the pid: an inheritor has another.
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
     }
@@ -151,8 +150,7 @@ fn has_name(file: &File, path: &Path) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Who has the lock on a file; nobody where there is no such file. Whoever asks keeps nobody from
-/// it.
+/// The holder of the lock on a file; none where there is no such file. Asking keeps nobody from it.
 ///
 /// # Errors
 /// When this user may not open it: then it cannot be told.
@@ -169,7 +167,7 @@ pub fn holder(path: &Path) -> io::Result<Option<Holder>> {
     }
 }
 
-/// Who is written in the file, unless that process has ended: its number may be another's by now.
+/// The process named in the file, unless it has ended: its number may be another's by now.
 fn named_in(file: &File) -> Holder {
     let mut bytes = [0; 64];
     let read = file.read_at(&mut bytes, 0).unwrap_or(0);

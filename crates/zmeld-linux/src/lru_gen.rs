@@ -8,16 +8,16 @@
 //!          12     600123      1200        40
 //! ```
 //!
-//! A line of four numbers is a generation: its own number, milliseconds since it began,
-//! pages of anonymous and shared memory, pages of files. What is mapped by page tables and
-//! in it was used before the next one began, and was not seen to be used since. Of the page
-//! cache that is read through descriptors this says nothing: such pages begin in the oldest one.
+//! A line of four numbers is a generation: its own number, milliseconds since it began, pages of
+//! anonymous and shared memory, pages of files. Pages in it that are mapped by page tables were
+//! used before the next one began, and were not seen to be used since. Of the page cache that is
+//! read through descriptors this says nothing: such pages begin in the oldest one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel tells it, and is told to begin generations and to reclaim them.
+/// The kernel's file that lists generations, begins them and reclaims them.
 pub const PATH: &str = "/sys/kernel/debug/lru_gen";
 /// Which parts of it are on, as bits of a hexadecimal number.
 pub const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
@@ -30,7 +30,7 @@ pub const YOUNGEST: usize = 2;
 /// A control group; the kernel may tell of several with one path, where all but one ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupGenerations {
-    /// What the kernel calls it there.
+    /// Its memcg id.
     pub id: u64,
     /// Its path from the root of the hierarchy on, `/` for that.
     pub path: PathBuf,
@@ -69,8 +69,8 @@ impl Node {
     }
 }
 
-/// What the file says of the groups whose path is `wanted`; lines of another form are passed
-/// over. Byte by byte, since a group's name need not be text.
+/// Groups of the file whose path is `wanted`; lines of another form are passed over. Byte by byte,
+/// since a group's name need not be text.
 pub fn parse(text: &[u8], wanted: impl Fn(&Path) -> bool) -> Vec<GroupGenerations> {
     let mut groups: Vec<GroupGenerations> = Vec::new();
     let mut is_wanted = false;
@@ -117,7 +117,7 @@ pub fn parse(text: &[u8], wanted: impl Fn(&Path) -> bool) -> Vec<GroupGeneration
     groups
 }
 
-/// What stands behind `memcg`: a number, and a path, in which there may be blanks.
+/// The id and the path behind `memcg`; there may be blanks in the path.
 fn group(text: &[u8]) -> Option<GroupGenerations> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(|byte| *byte == b' ');

@@ -3,7 +3,7 @@
 //! Not by the `procfs` crate: that refuses the whole file where one line of some
 //! thirty is missing, and what is asked for here is any of them.
 
-/// Where the kernel says it.
+/// The kernel's file.
 pub const PATH: &str = "/proc/meminfo";
 
 /// From this share of RAM on that can be had, the machine is not short of it: who waits then waits
@@ -44,8 +44,8 @@ impl<'a> Meminfo<'a> {
         self.bytes("MemTotal").filter(|bytes| *bytes > 0)
     }
 
-    /// What could be had without swapping. Kernels before 3.14 do not say it: there
-    /// what is free, and what holds copies of files and can be dropped.
+    /// Memory that can be had without swapping. Before Linux 3.14, which does not say it: free
+    /// memory, file cache and reclaimable slab.
     pub fn available_bytes(&self) -> Option<u64> {
         let dropped = ["Active(file)", "Inactive(file)", "SReclaimable"];
         let sum = || {

@@ -10,7 +10,7 @@ use crate::host::is_absent;
 use crate::text::inert;
 use crate::{octal, Host, HostError};
 
-/// Where the kernel lists this process's mounts.
+/// The kernel's list of this process's mounts.
 pub const PATH: &str = "/proc/self/mountinfo";
 
 /// The kernel has 100,000 mounts at the most; what is longer is refused.
@@ -23,13 +23,13 @@ pub struct Mount {
     pub device: (u32, u32),
     /// The folder of the file system that is mounted, `/` for all of it.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// Its mount point.
     pub point: PathBuf,
     /// The options of this mount, separated by commas.
     pub options: String,
     /// The kind of file system, `ext4`.
     pub kind: String,
-    /// What was mounted, a device's path or any name.
+    /// Its source, a device's path or any name.
     pub source: PathBuf,
     /// The options of the file system, separated by commas.
     pub file_system_options: String,

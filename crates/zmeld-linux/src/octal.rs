@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// The bytes that were escaped: `value` tells what three bytes behind a backslash stand for. What is no escape
-/// stays as it is.
+/// The bytes that were escaped: `value` tells what three bytes behind a backslash stand for. Text
+/// without an escape stays as it is.
 pub fn unescape_bytes(text: &[u8], value: impl Fn(&[u8]) -> Option<u8>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

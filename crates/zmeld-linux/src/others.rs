@@ -1,4 +1,4 @@
-//! What is read of another process, and may wait for it.
+//! Reads of another process that may wait for it.
 //!
 //! Some files of `/proc/PID` take the lock of that process's address space. Whoever owns it can
 //! keep that lock for ever, with a page of a file system of his own, and a dead network mount does
@@ -31,9 +31,9 @@ pub enum LockedFile {
     Pagemap,
     /// Its memory.
     Mem,
-    /// What it was started with.
+    /// Its arguments.
     CommandLine,
-    /// Where referenced bits are reset: written.
+    /// Resets referenced bits when written.
     ClearRefs,
 }
 
@@ -103,9 +103,9 @@ const PATIENCE_OF_ALL: Duration = Duration::from_secs(60);
 /// A program that goes on for long waits no larger share of its time: what was waited is forgotten
 /// so much more slowly than time goes by.
 const FORGOTTEN_BY: u32 = 50;
-/// Where so many threads were left behind for processes of one user, his others are not tried,
+/// Limit of threads left behind for one user's processes: his others are not tried.
 const LEFT_MAX: u32 = 4;
-/// and where so many were for those of all, only root's are.
+/// The same for all users' processes: only root's are.
 const LEFT_MAX_OF_ALL: u32 = 32;
 /// A thread that works is asked again so soon.
 const LOOKED_EVERY: Duration = Duration::from_millis(25);
@@ -115,7 +115,7 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 const KNOWN_MAX: usize = 4096;
 const ROOT: u32 = 0;
 
-/// Who was waited for.
+/// All waits so far.
 static WAITS: Mutex<Option<Waits>> = Mutex::new(None);
 
 /// Whether threads are left that wait, so that this process may not end as a whole.
@@ -216,7 +216,7 @@ fn leave(pid: i32, change: impl Fn(u32) -> u32) {
     }
 }
 
-/// Who began a process. The owner of its directory in /proc is root where it hides its memory.
+/// A process's real user. Its directory in /proc is root's where it hides its memory.
 fn real_user(pid: i32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let users = process::status(&status, "Uid").unwrap_or_default();
@@ -270,7 +270,7 @@ pub struct ReaderOf<'a> {
     pid: i32,
 }
 
-/// What a job came to, how long it slept, and how long it did not.
+/// Result of a job, how long it slept, and how long it ran.
 type Said<T> = (io::Result<T>, Duration, Duration);
 
 impl PatientReader {
@@ -281,7 +281,7 @@ impl PatientReader {
 }
 
 impl ReaderOf<'_> {
-    /// What `work` comes to.
+    /// Result of `work`.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] where it is held up: what was given to `work` is lost.
@@ -327,7 +327,7 @@ impl ReaderOf<'_> {
     }
 }
 
-/// Whether that came of processes that hold their readers up.
+/// Whether a read failed since processes hold readers up.
 pub fn is_held<T>(result: &io::Result<T>) -> bool {
     use io::ErrorKind::{QuotaExceeded, TimedOut};
     matches!(result, Err(err) if matches!(err.kind(), TimedOut | QuotaExceeded))
@@ -352,7 +352,7 @@ fn wait<T>(pid: i32, said: &Receiver<Said<T>>, thread: i32, is_over: &AtomicBool
     let refused = loop {
         match said.recv_timeout(LOOKED_EVERY) {
             Ok((result, slept, ran)) => {
-                // What it says itself is exact, where the kernel tells it.
+                // Its own figure is exact, where the kernel tells it.
                 let slept = slept.saturating_sub(counted);
                 let slept = if slept < NO_WAIT {
                     Duration::ZERO
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn many_short_waits_are_as_long_as_a_long_one_and_tire_of_their_user_alone() {
         let (mut waits, now) = (waits(&[7, 7, 7, 7, 7, 7, 8]), Instant::now());
-        // What is read is worth a wait.
+        // Progress is worth a wait.
         for _ in 0..100 {
             assert_eq!(kind(waits.add(6, SHORT, SHORT, now)), None);
         }

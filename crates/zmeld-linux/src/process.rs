@@ -1,4 +1,4 @@
-//! What `/proc/PID/stat` and `/proc/PID/status` say of a process.
+//! Fields of `/proc/PID/stat` and `/proc/PID/status`.
 
 use rustix::io::Errno;
 
@@ -29,16 +29,16 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-/// What `status` has behind a name, without blanks around it.
+/// Value of a name in `status`, without blanks around it.
 pub fn status<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
-/// What was read of a process, none where it has ended; another error is one.
+/// The result of a read, none where the process has ended.
 ///
 /// # Errors
-/// What was refused otherwise.
+/// Other errors of the read.
 pub fn unless_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
         Err(err) if err.is_absent() || err.is(Errno::SRCH) => Ok(None),

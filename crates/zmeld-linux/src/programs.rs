@@ -29,7 +29,7 @@ pub struct Program {
     pub name: String,
     /// Its number.
     pub pid: u32,
-    /// What it has in swap, in bytes.
+    /// Its bytes in swap.
     pub swapped_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Programs {
     /// Each with the folder of the group that it is in, sorted by that; in a group that is too
     /// deep to be named it counts in the one above that can be.
     pub all: Vec<(PathBuf, Program)>,
-    /// What those up to each place have in swap, in bytes.
+    /// Cumulative bytes in swap, by place.
     sums: Vec<u64>,
 }
 
@@ -47,7 +47,7 @@ impl Programs {
     /// Those of a machine.
     ///
     /// # Errors
-    /// What cannot be looked at, but for programs that ended meanwhile.
+    /// Failed reads, but for programs that ended meanwhile.
     pub fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, HostError> {
         let mut all = Vec::new();
         let mut unnamed = HashMap::new();
@@ -83,7 +83,7 @@ impl Programs {
         })
     }
 
-    /// What those of a group and of the groups below it have in swap, in bytes.
+    /// Bytes in swap of a group and of the groups below it.
     pub fn of_tree(&self, group: &Path) -> u64 {
         let Range { start, end } = self.places(group);
         let upto = |place: usize| place.checked_sub(1).map_or(0, |at| self.sums[at]);
@@ -97,7 +97,7 @@ impl Programs {
         largest.map(|(_, program)| program.clone())
     }
 
-    /// Where those of a group and of the groups below it stand.
+    /// Places in `all` of a group and those below it.
     fn places(&self, group: &Path) -> Range<usize> {
         let start = self.all.partition_point(|(of, _)| **of < *group);
         let below = self.all[start..].partition_point(|(of, _)| of.starts_with(group));
@@ -193,14 +193,14 @@ fn named(host: &Host, pid: u32) -> Result<String, HostError> {
     Ok(comm.unwrap_or_default().replace(char::is_control, "?"))
 }
 
-/// What a program has in swap, in bytes; none where that is nothing.
+/// A program's bytes in swap; none where that is zero.
 fn swapped(host: &Host, pid: u32) -> Result<Option<u64>, HostError> {
     let memory = memory(host, pid)?;
     Ok(memory.map(|(_, bytes)| bytes).filter(|bytes| *bytes > 0))
 }
 
-/// What a program has in swap, in bytes, and the thread that says so; none of the kernel's. Its
-/// first thread may have ended, which has no memory then.
+/// A program's bytes in swap, and the thread that says so; none of the kernel's. Its first thread
+/// may have ended, which has no memory then.
 fn memory(host: &Host, pid: u32) -> Result<Option<(String, u64)>, HostError> {
     let status = |task: &str| host.read(format!("/proc/{task}/status"));
     let has_ended =

@@ -1,8 +1,7 @@
 //! Folders and files in them that nobody else can have written.
 //!
-//! What root acts on must be root's: whoever could write a folder puts another
-//! file in the place of any in it. So it is looked at who owns the folder and the
-//! file, and who else may write them, before a word of it is believed; and what root
+//! Files that root acts on must be root's: whoever can write a folder can replace any file in it.
+//! Ownership and modes of folder and file are verified before contents are trusted; and what root
 //! works on is held open meanwhile ([`Pinned`]).
 
 use std::ffi::OsString;
@@ -21,7 +20,7 @@ use rustix::io::Errno;
 
 use crate::HostError;
 
-/// What all may read and only its owner may write.
+/// Readable by all, writable by the owner.
 const MODE: u32 = 0o755;
 /// The right to write, for the group and for others.
 const OTHERS_WRITE: u32 = 0o022;
@@ -31,8 +30,8 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> HostEr
     move |cause| HostError::io(action, path, cause)
 }
 
-/// What somebody else may have written, or may put another in the place of. The way out is
-/// told by whoever asked.
+/// Error for a file that somebody else may have written or may replace. The caller tells the way
+/// out.
 fn foreign(path: &Path, problem: impl Into<String>) -> HostError {
     HostError::not_ours(path, problem, "")
 }
@@ -123,8 +122,8 @@ pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), HostError> 
     Ok(())
 }
 
-/// Who but its owner, root and the groups of these numbers may open what is there, by its mode and
-/// its access control list.
+/// The user or group, but for owner, root and `groups`, that may open it, by its mode and its
+/// access control list.
 pub fn opened_to(path: &Path, meta: &Metadata, groups: &[u32]) -> io::Result<Option<Other>> {
     let mut bytes = [0; ACL_BYTES_MAX];
     let bytes = match getxattr(path, ACL, &mut bytes) {
@@ -261,7 +260,7 @@ impl Pinned {
         })
     }
 
-    /// Where it was found.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -272,7 +271,7 @@ impl Pinned {
         self.file.as_ref()
     }
 
-    /// What is said of the file; none where nothing has that name.
+    /// Metadata of the file; none where nothing has that name.
     pub fn metadata(&self) -> Result<Option<Metadata>, HostError> {
         let meta = self.file.as_ref().map(|file| file.metadata()).transpose();
         meta.map_err(failed("look at", &self.path))
@@ -305,7 +304,7 @@ impl Pinned {
     /// the program, or with power, unless it is given one.
     ///
     /// # Errors
-    /// What the system says; that the file system has none (`EOPNOTSUPP`).
+    /// The system's error; `EOPNOTSUPP` where the file system has none.
     pub fn create_unnamed(&self) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let made = openat(&self.folder, ".", flags, Mode::from_raw_mode(0o600))?;
@@ -324,11 +323,11 @@ impl Pinned {
     /// that were taken and never used. False where the file system does not tell.
     ///
     /// # Errors
-    /// What the system says, where nothing has that name, too.
+    /// The system's error, also where nothing has that name.
     pub fn is_unwritten(&self) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, &self.name, flags, Mode::empty())?;
-        // What was only read counts as data while it is in memory.
+        // Read holes count as data while they are in memory.
         fadvise(&file, 0, None, Advice::DontNeed)?;
         match rustix::fs::seek(&file, SeekFrom::Data(0)) {
             Err(Errno::NXIO) => Ok(true),

@@ -1,4 +1,4 @@
-//! What a service tells the service manager that started it (sd_notify(3)).
+//! Messages of a service to its service manager (sd_notify(3)).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

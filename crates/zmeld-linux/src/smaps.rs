@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// One mapping, sizes in pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where it begins.
+    /// First address.
     pub start: u64,
-    /// Where it ends: the first address behind it.
+    /// First address behind it.
     pub end: u64,
     /// It may be read.
     pub readable: bool,
@@ -22,7 +22,7 @@ pub struct Mapping {
     pub inode: u64,
     /// Of its file's file system.
     pub device: (u32, u32),
-    /// What stands behind it.
+    /// Its name in smaps.
     pub name: Arc<str>,
     /// In RAM.
     pub rss: u64,
@@ -38,7 +38,7 @@ pub struct Mapping {
     pub huge: u64,
     /// Of hugetlbfs.
     pub hugetlb: u64,
-    /// What is special about it.
+    /// Its flags.
     pub flags: VmFlags,
 }
 

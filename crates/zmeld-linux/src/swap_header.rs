@@ -1,5 +1,5 @@
-//! What the first page of a swap area says (`union swap_header` of the kernel's
-//! `include/linux/swap.h`), whatever page size and byte order it was made for.
+//! First page of a swap area (`union swap_header` of the kernel's `include/linux/swap.h`), of
+//! whatever page size and byte order.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{octal, Host};
 
-/// Where the kernel lists them.
+/// The kernel's list of them.
 pub const PATH: &str = "/proc/swaps";
 
 /// An active swap area.

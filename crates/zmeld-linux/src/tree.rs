@@ -42,7 +42,7 @@ impl Tree {
         self.root == Path::new("/")
     }
 
-    /// Where a path of the machine lies for this process.
+    /// A machine's path as this process sees it.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -60,7 +60,7 @@ impl Tree {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.root, folder, Mode::empty())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // Where something is renamed meanwhile the kernel may ask to try again.
+        // A rename meanwhile may make the kernel ask to try again.
         let mut tries = 0..TRIES;
         loop {
             match openat2(&root, path, flags, Mode::empty(), resolve) {
@@ -70,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// What is said of a file, as `stat` says it.
+    /// Metadata of a file, as of `stat`.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         File::from(self.open(path, OFlags::PATH)?).metadata()
     }
@@ -78,7 +78,7 @@ impl Tree {
     /// A regular file, opened to be read; another is refused before it is opened.
     ///
     /// # Errors
-    /// What the system says; that it is no regular file.
+    /// The system's error; that it is no regular file.
     pub fn open_file(&self, path: &Path) -> io::Result<File> {
         open_regular(|flags| self.open(path, flags))
     }
@@ -100,7 +100,7 @@ impl Tree {
         Ok(self.open(path, OFlags::WRONLY | OFlags::NONBLOCK)?.into())
     }
 
-    /// Where a symbolic link leads; none where it is none.
+    /// Target of a symbolic link; none where it is none.
     pub fn link(&self, path: &Path) -> Option<PathBuf> {
         let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
         let target = rustix::fs::readlinkat(link, "", Vec::new()).ok()?;
@@ -138,8 +138,7 @@ impl Tree {
     /// The same one by one, as long as `take` says true.
     ///
     /// # Errors
-    /// What the system says; a directory of another tree with more names than any
-    /// machine has.
+    /// The system's error; a directory of another tree with more names than any machine has.
     pub fn visit(
         &self,
         path: &Path,
@@ -187,7 +186,7 @@ impl Folder {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// What is said of a file in it.
+    /// Metadata of a file in it.
     pub fn metadata(&self, name: &str) -> io::Result<Metadata> {
         File::from(self.open(name, OFlags::PATH)?).metadata()
     }
@@ -224,7 +223,7 @@ fn open_regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File
         false => Err(io::Error::other("it is not a file")),
     };
     check(File::from(open(OFlags::PATH)?).metadata()?)?;
-    // What has taken its place meanwhile is not waited for either.
+    // A replacement made meanwhile is not waited for either.
     let file = File::from(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?);
     check(file.metadata()?)?;
     Ok(file)

@@ -57,7 +57,7 @@ fn a_file_is_made_and_replaced_and_nothing_else_is_left() {
     let (dir, victim, name) = folder();
     replace(&name, b"one", None).unwrap();
     assert_eq!(text(&name), "one");
-    // What a plain program would have made: by the umask, no more.
+    // The mode of a plain file: by the umask, no more.
     let plain = dir.path().join("plain");
     File::create(&plain).unwrap();
     assert_eq!(mode(&name), mode(&plain));

@@ -26,7 +26,7 @@ fn the_second_is_told_of_the_first() {
     assert_eq!(mode & 0o777, 0o600, "others can open and so lock it");
     drop(first);
     assert_eq!(holder(&path).unwrap(), None);
-    // Who asks keeps nobody from it.
+    // Asking keeps nobody from it.
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! What a test that was killed left on this machine goes with the next one's turn.
+//! Leftovers of a killed test go with the next one's turn.
 
 #[path = "support/turn.rs"]
 mod turn;

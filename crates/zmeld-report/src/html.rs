@@ -6,7 +6,7 @@ use crate::document::{Block, Document, Section, Tone};
 use crate::palette::{DARK, LIGHT};
 use crate::text;
 
-/// What a page may do: show its own styles. Nothing is loaded, nothing runs.
+/// Rights of a page: to show its own styles. Nothing is loaded, nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 impl Document {

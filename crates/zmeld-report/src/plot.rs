@@ -1,7 +1,7 @@
 //! Plots of a page: right in light and dark, on a phone and on paper, without scripts.
 //!
 //! Colours are never the only sign: lines have dashes, bars have names and their values. Data may
-//! be anything. What cannot be drawn (NaN, infinities) is left out.
+//! be anything. Values that cannot be drawn (NaN, infinities) are left out.
 
 mod bars;
 mod frame;
@@ -19,7 +19,7 @@ use crate::palette::SERIES;
 use crate::text;
 use crate::units::Unit;
 
-/// What one axis shows and how.
+/// Label and unit of an axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
     label: String,

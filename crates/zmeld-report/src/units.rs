@@ -18,7 +18,7 @@
 //! - **Speeds** are decimal megabytes per second, always MB/s, so that a column can be compared by eye.
 //! - **Uncertainty** is rounded to one digit, to two if the first is a 1; the value stops at the same place
 //!   (`2.31 ± 0.02`, `2.310 ± 0.012`).
-//! - What is not a number is `–`; infinite is `∞`.
+//! - NaN is `–`; infinity is `∞`.
 //!
 //! Values from 10¹⁵ (of the largest unit) on are written with an exponent.
 
@@ -32,7 +32,7 @@ pub const MISSING: &str = "–";
 /// The narrow no-break space between groups of three digits.
 const GROUP: char = '\u{202f}';
 
-/// What a number means, and so how it is written and named in a file's header.
+/// Meaning of a number, and so its form and its name in a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -122,7 +122,7 @@ impl Unit {
         }
     }
 
-    /// What a field's name ends in when its values are raw: `bytes`, `mb_per_s`, `s`; empty for plain numbers.
+    /// Suffix of a field's name for raw values: `bytes`, `mb_per_s`, `s`; empty for plain numbers.
     pub fn key_suffix(self) -> String {
         match self {
             Unit::Number | Unit::Count => String::new(),
@@ -240,7 +240,7 @@ pub fn seconds(value: f64) -> String {
 /// A speed in decimal megabytes per second: `812 MB/s`, `12 345 MB/s`, `0.00342 MB/s`.
 pub fn mb_per_s(value: f64) -> String {
     let digits = match value.abs() {
-        // What waits for a disk at each byte is slow, but not 0.00.
+        // A disk wait at each byte is slow, but not 0.00.
         slow if slow < 0.1 => significant(value),
         _ => two_decimals(value),
     };

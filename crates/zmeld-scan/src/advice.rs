@@ -1,4 +1,4 @@
-//! What to do about it, in plain words.
+//! Recommendations, in plain words.
 //!
 //! Which codec, how large a device and whether melding pays `zmeld_config::advice` decides,
 //! from what was measured here; `zmeld plan` asks the same.
@@ -41,8 +41,7 @@ pub enum AdviceKind {
 pub struct Advice {
     /// How it is meant.
     pub kind: AdviceKind,
-    /// What it is about: "codec", "size", "meld", "zeros", "need", "privilege",
-    /// "setup".
+    /// Its topic: "codec", "size", "meld", "zeros", "need", "privilege", "setup".
     pub topic: String,
     /// The sentence.
     pub text: String,
@@ -84,7 +83,7 @@ fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
     codecs.filter(|codec| codec.offered != Some(false))
 }
 
-/// What measuring came to.
+/// Verdict on the codecs.
 pub fn measured(result: &ScanResult) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
     if result.codecs.is_empty() {
@@ -130,8 +129,7 @@ fn choose(result: &ScanResult) -> Option<(&CodecResult, String)> {
     ))
 }
 
-/// What to set up on a machine with such pages. `own_swaps`: paths of the areas that
-/// zmeld set up.
+/// The set-up for a machine with such pages. `own_swaps`: paths of the areas that zmeld set up.
 pub fn recommendation(
     result: &ScanResult,
     measured: &CodecVerdict,
@@ -235,7 +233,7 @@ fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> 
     }
 }
 
-/// What a device comes to; nothing for zswap, which has no size of its own.
+/// Advice on a device's size; none for zswap, which has no size of its own.
 fn size_advice(to: &Recommendation) -> Option<Advice> {
     let sizing = to.sizing.as_ref()?;
     let why = match sizing.held_back {
@@ -281,7 +279,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
     })
 }
 
-/// What melding would save, and what melds here.
+/// Savings of melding, and what melds here.
 fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     let pages = &result.pages;
     if pages.duplicate == 0 {
@@ -333,7 +331,7 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     Some(Advice::new(AdviceKind::Nothing, "meld", text))
 }
 
-/// Where this machine's own memory is meant, and is not short.
+/// Advice where this machine's own memory is not short.
 fn need_advice(result: &ScanResult) -> Option<Advice> {
     let machine = &result.machine;
     let is_live = result.memory.processes > 0;
@@ -356,7 +354,7 @@ fn need_advice(result: &ScanResult) -> Option<Advice> {
     })
 }
 
-/// What root would see beyond this; root itself, where it may not look (a container).
+/// Advice on processes that only root can read, or not even root (in a container).
 pub(crate) fn others_processes(processes: u64, skipped_bytes: u64, is_root: bool) -> Advice {
     let are = if processes == 1 {
         "1 process of other users was"
@@ -422,7 +420,7 @@ mod tests {
         }
     }
 
-    /// What a scan that found that says.
+    /// Advice of a scan that found that.
     fn told(result: &mut ScanResult) -> Vec<Advice> {
         let measured = measured(result);
         result.recommendation = recommendation(result, &measured, &[]);
@@ -479,8 +477,8 @@ mod tests {
         assert_eq!(told(&mut empty)[0].kind, AdviceKind::Nothing);
     }
 
-    /// A tenth of the pages repeats. What repeats may compress to nothing, or be nothing
-    /// to speak of, or cost more than it saves.
+    /// A tenth of the pages repeats. Repeats may compress to nothing, or be nothing to speak of, or
+    /// cost more than it saves.
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
         use AdviceKind::{Do, Nothing};

@@ -13,11 +13,11 @@ use crate::result::{
     CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, SkippedResult,
 };
 
-/// What is known of one codec when all reading is done.
+/// Sums of one codec when all reading is done.
 pub(crate) struct CodecSums {
     pub contents: CompressionSums,
     pub repeats: CompressionSums,
-    /// What the two have in common.
+    /// Overlap of the two.
     pub overlap: Overlap,
     pub compress: Histogram,
     pub decompress: Histogram,
@@ -74,7 +74,7 @@ pub(crate) fn codec_result(
     let melded_used = contents.memory_used(geometry) + shared;
     let page = u64::from(geometry.page_size());
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
-    // What a device would be given: not zeros where the kernel keeps those.
+    // A device gets no zeros where the kernel keeps those.
     let kept = u64::from(pool.swap_keeps_zeros) * pages.zero;
     let credited = (pages.total - kept) * page;
     let at_scale = all.memory_at_scale(geometry);
@@ -127,7 +127,7 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
     [25, 50, 100].map(gain).to_vec()
 }
 
-/// What was compressed, and how well the ratios are known by it.
+/// The sample, and the precision of its ratios.
 pub(crate) fn sample_result(
     full: bool,
     contents_measured: u64,

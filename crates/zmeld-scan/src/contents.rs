@@ -10,7 +10,7 @@ use rayon::ThreadPoolBuilder;
 
 const SHARDS: usize = 64;
 
-/// Where a page was found: 24 bits of region, 39 of page, 1 for "perhaps shared".
+/// Origin of a page: 24 bits of region, 39 of page, 1 for "perhaps shared".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PageOrigin(u64);
 

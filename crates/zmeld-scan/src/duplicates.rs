@@ -1,4 +1,4 @@
-//! Where equal pages are: within a process, between processes, in what kind of memory.
+//! Places of equal pages: within a process, between processes, by kind of memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::contents::{PageRecord, SortedContents};
 use crate::programs::Tally;
 
-/// What melding would find.
+/// Duplicates to meld.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct Duplicates {
     /// Contents that stand in more than one page.
@@ -79,7 +79,7 @@ impl<'a> Counter<'a> {
         self.shares(group).iter().map(|share| share.1).sum()
     }
 
-    /// Whose the group's pages are: owners by their numbers.
+    /// Pages of the group by owner's number.
     pub fn shares(&self, group: &[PageRecord]) -> Vec<(u32, u64)> {
         let owners = self.by_owner(group);
         let most = owners.iter().map(|owner| owner.2).max().unwrap_or(0);

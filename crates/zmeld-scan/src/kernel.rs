@@ -1,9 +1,9 @@
-//! What a kernel's zram and swap do with a page, by its version and build.
+//! Page handling of zram and swap, by the kernel's version and build.
 
 use zmeld_linux::KernelVersion;
 use zmeld_store::{ChainRule, Geometry};
 
-/// What decides how much memory pages take in the kernel's pool.
+/// Parameters of page memory in the kernel's pool.
 #[derive(Clone)]
 pub struct PoolModel {
     /// zsmalloc's geometry.

@@ -1,6 +1,5 @@
-//! What a store would save on given pages: duplicates and same-filled pages
-//! exactly, compression on a sample or on all of them, and what follows from it
-//! for the machine.
+//! Savings of a store on given pages: duplicates and same-filled pages exactly, compression on a
+//! sample or on all of them, and what follows from it for the machine.
 //!
 //! A [`scan()`] reads a [`Source`](crate::memory::Source) once. Each page is looked
 //! at for a repeated word, hashed with 128 bits under a random seed, and noted

@@ -34,7 +34,7 @@ pub struct MachineFacts {
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ksm_runs: Option<bool>,
-    /// What a recommendation follows from.
+    /// Basis of a recommendation.
     #[serde(skip)]
     pub facts: Machine,
     /// The kernel's zram.
@@ -49,7 +49,7 @@ pub struct SwapInUse {
     /// Its line in `/proc/swaps`.
     #[serde(flatten)]
     pub area: SwapArea,
-    /// What a zram device says of itself; absent for other swap.
+    /// A zram device's own figures; absent for other swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zram: Option<ZramInUse>,
 }
@@ -68,7 +68,7 @@ pub struct ZramInUse {
 }
 
 impl MachineFacts {
-    /// Looks at the machine. What cannot be read stays empty.
+    /// Looks at the machine. Unreadable facts stay empty.
     pub fn here() -> MachineFacts {
         MachineFacts::look(&Host::here())
     }

@@ -149,8 +149,8 @@ fn centred(moments: &[f64; 3], a: f64, b: f64) -> f64 {
     moments[2] - (a + b) * moments[1] + a * b * moments[0]
 }
 
-/// What two samples of the same pages have in common: the contents that are in
-/// both, by the product of their weights.
+/// Overlap of two samples of the same pages: the contents that are in both, by the product of their
+/// weights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlap([f64; 3]);
 

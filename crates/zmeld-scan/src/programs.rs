@@ -1,5 +1,5 @@
-//! Who would gain: the pages of each program in each control group, what they come to when they
-//! are compressed, and which of them are identical to others.
+//! Pages of each program in each control group, their compressed size, and which of them are
+//! identical to others.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What compressing would save.
+    /// Bytes saved by compression.
     pub fn saved_bytes(&self) -> Option<u64> {
         Some(self.bytes.saturating_sub(self.compressed_bytes?))
     }
@@ -104,7 +104,7 @@ pub(crate) fn programs(
         sum.sampled += tally.sampled;
         sum.sampled_bytes += tally.sampled_bytes;
     }
-    // What the pool takes for objects of those sizes.
+    // Pool bytes per compressed byte.
     let pool = codec.memory_at_scale_bytes as f64 / codec.compressed_bytes.max(1) as f64;
     let told = found.into_values().map(|(program, sum)| Program {
         bytes: sum.pages * page_size,

@@ -10,7 +10,7 @@ use crate::advice::AdviceKind;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
 
-/// What was asked for, as far as a report says so.
+/// Scan options that a report names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// Shared memory was read.
@@ -328,7 +328,7 @@ fn duplicate_section(result: &ScanResult) -> Section {
     section.values(values)
 }
 
-/// Who would gain: so many are shown at first.
+/// Number of programs shown at first.
 const PROGRAMS_SHOWN: usize = 10;
 
 /// The table of programs: the first so many.
@@ -371,7 +371,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
     section.table(table)
 }
 
-/// What a page opens with: what pages become, how small, and whose.
+/// A page's opening: what pages become, how small, and whose.
 fn picture_section(result: &ScanResult) -> Section {
     let section = Section::new("");
     let Some(codec) = result

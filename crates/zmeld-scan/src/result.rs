@@ -186,7 +186,7 @@ pub struct ScanResult {
     pub pages: PageCounts,
     /// Pages by where they were.
     pub memory: Counted,
-    /// Where equal pages are.
+    /// Equal pages.
     pub duplicates: Duplicates,
     /// Programs by what compressing would save, the most first; empty where no process was read.
     pub programs: Vec<Program>,

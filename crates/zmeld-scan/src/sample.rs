@@ -9,7 +9,7 @@
 //!   the same probability. A drawn page of a content with m pages stands for
 //!   (m - 1) / m repeats; m is known exactly when all pages were seen.
 //!
-//! What a store without melding keeps is the sum of the two. The draw of a
+//! A store without melding keeps the sum of the two. The draw of a
 //! content's first page is decided by the content's hash and that of later ones
 //! by chance, so the two samples are the same pages as far as contents do not
 //! repeat, and little is compressed for one sample only. A small bitmap tells
@@ -161,8 +161,8 @@ impl Sampler {
             .collect()
     }
 
-    /// What the samples say of codec number `codec`; `pages` knows how many
-    /// pages a content has, by its hash.
+    /// Estimate of codec number `codec` by the samples; `pages` returns the pages of a content by
+    /// its hash.
     pub fn sampled(
         &self,
         geometry: &Geometry,

@@ -33,7 +33,7 @@ const SAMPLE_TARGET: usize = 28_000;
 /// to reach.
 const INTERVAL_MAX: f64 = 0.01;
 
-/// What a scan is asked for.
+/// Options of a scan.
 #[derive(Clone)]
 pub struct ScanOptions {
     /// Codecs to measure.
@@ -47,8 +47,8 @@ pub struct ScanOptions {
     /// Half a 95 % confidence interval of the ratio, as a share of it, that a
     /// sample is to reach; where the first one misses it, a larger one is drawn.
     pub interval_max: f64,
-    /// What the hashes, and so the sample, depend on; `None`: chance. With one
-    /// thread the same seed draws the same sample.
+    /// Seed of the hashes, and so of the sample; `None`: chance. With one thread the same seed
+    /// draws the same sample.
     pub seed: Option<u64>,
     /// Paths of the swap areas that zmeld set up: what is recommended replaces
     /// nothing of zmeld's own.
@@ -101,7 +101,7 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
     Ok(())
 }
 
-/// What one thread has at hand and has counted.
+/// State and counts of one thread.
 struct ScanWorker {
     benches: Vec<CodecMeasurement>,
     zero: u64,
@@ -185,7 +185,7 @@ impl<'a> ScanShared<'a> {
         Ok(visit)
     }
 
-    /// What was noted of the pages, sorted so that equal ones stand together.
+    /// The noted pages, sorted so that equal ones stand together.
     fn sort(&mut self, threads: usize) -> SortedContents {
         std::mem::replace(&mut self.contents, Contents::new()).sort(threads)
     }
@@ -377,8 +377,7 @@ pub fn scan(
     Ok(result)
 }
 
-/// What a reader has to know of how it was read; `sample_only`: not in full, though
-/// that was asked for.
+/// Notes on how it was read; `sample_only`: not in full, though that was asked for.
 fn notes(visit: &Visit, sample_only: bool) -> Vec<String> {
     let mut notes: Vec<String> = visit.notes.iter().map(ToString::to_string).collect();
     if sample_only {

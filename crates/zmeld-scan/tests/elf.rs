@@ -234,7 +234,7 @@ fn packed_dumps_are_refused_with_the_way_out() {
     }
 }
 
-/// What a dump lacks at its end is not taken for zeros.
+/// Missing bytes at a dump's end are not read as zeros.
 #[test]
 fn a_stream_that_ends_within_a_dump_is_refused() {
     let whole = core().len();

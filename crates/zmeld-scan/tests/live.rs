@@ -142,7 +142,7 @@ say(1); wait()
     assert_eq!(before, resident());
 }
 
-/// What smaps says is shared of the mapping at or around an address.
+/// Shared KiB that smaps says of the mapping at or around an address.
 fn shared_kib(pid: i32, address: u64) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let mut here = false;

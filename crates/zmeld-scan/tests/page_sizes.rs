@@ -1,4 +1,4 @@
-//! What is predicted is for the pages that the source has, whatever this machine's are.
+//! Predictions are for the source's page size, whatever this machine's is.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -63,7 +63,7 @@ fn pages_of_other_machines_are_predicted_for() {
                 let mut back = vec![1; page_size];
                 stream.decompress(&object[..size], &mut back).unwrap();
                 assert_eq!(&back, page);
-                // What does not compress is kept as it is.
+                // Incompressible pages stay as they are.
                 sizes.push(size.min(page_size) as u32);
             }
             let what = format!("{} on pages of {page_size}", candidate.name);

@@ -20,8 +20,7 @@ const PAGE: usize = 4096;
 const ROUNDS_FIRST: [usize; 7] = [8, 8, 4, 4, 4, 4, 4];
 /// How many of them let sizes choose the set.
 const ROUNDS_SPLIT: usize = 3;
-/// Where they end depends on which pages they see: so often they begin anew, with
-/// others, and the start goes on whose tables make the fewest bytes.
+/// Number of starts, each with other pages; the one whose tables make the fewest bytes goes on.
 const STARTS: usize = 8;
 /// The pages on which the starts are compared, one of so many.
 const COMPARED: usize = 4;

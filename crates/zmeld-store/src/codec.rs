@@ -86,7 +86,7 @@ pub(crate) mod raw {
     }
 }
 
-/// What there is to know about a codec before it is chosen.
+/// Facts about a codec, known before it is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodecInfo {
     /// The name, as zram's `comp_algorithm` spells it.

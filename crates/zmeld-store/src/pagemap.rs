@@ -1,6 +1,5 @@
-//! Where a process has pages, asked of the kernel (`PAGEMAP_SCAN`, from Linux 6.7 on), which
-//! passes what is only reserved over by whole tables. Here since no crate offers it without
-//! unsafe code.
+//! Pages of a process, asked of the kernel (`PAGEMAP_SCAN`, from Linux 6.7 on), which passes what
+//! is only reserved over by whole tables. Here since no crate offers it without unsafe code.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +42,7 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArguments>(b'f', 16);
 /// where all are only reserved. `pagemap` is a process's.
 ///
 /// # Errors
-/// Where the kernel does not tell it, or the process is gone.
+/// If the kernel does not tell it, or the process is gone.
 pub fn populated(
     pagemap: &File,
     addresses: Range<u64>,

@@ -16,7 +16,7 @@ extern "C" {
 /// It may wait for who changes that memory.
 ///
 /// # Errors
-/// Where the kernel has no such call (`ENOSYS`), the process is gone (`ESRCH`), was not killed, or
+/// If the kernel has no such call (`ENOSYS`), the process is gone (`ESRCH`), was not killed, or
 /// shares its memory with one that was not (`EINVAL`).
 pub fn release_memory(process: &impl AsFd) -> io::Result<()> {
     let fd: c_int = process.as_fd().as_raw_fd();

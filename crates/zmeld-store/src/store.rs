@@ -22,11 +22,11 @@ pub enum MeldMode {
     Auto = 2,
 }
 
-/// What the store refused, or had no memory for.
+/// A refusal of the store, or its lack of memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}", std::io::Error::from_raw_os_error(*.errno))]
 pub struct StoreError {
-    /// What was asked for.
+    /// The request.
     what: &'static str,
     errno: i32,
 }
@@ -39,7 +39,7 @@ fn done(what: &'static str, ret: i32) -> Result<(), StoreError> {
     }
 }
 
-/// What a store holds and has done. See `struct zm_stats` for each field.
+/// State and counters of a store. See `struct zm_stats` for each field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // The words are the header's.
@@ -73,7 +73,7 @@ pub struct Stats {
     pub inline_active: u32,
 }
 
-/// What a pass did. See `struct zm_meld_result` for each field.
+/// Counters of a pass. See `struct zm_meld_result` for each field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -179,7 +179,7 @@ impl Store {
         unsafe { raw::zm_store_compact(self.raw.as_ptr()) }
     }
 
-    /// What the store holds and has done.
+    /// The store's state and counters.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         // SAFETY: the store is alive; the struct is valid for the call.

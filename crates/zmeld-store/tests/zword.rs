@@ -185,7 +185,7 @@ fn lengths_that_are_none_are_refused() {
     for at in (0..row.len()).step_by(7) {
         let mut other = row.to_vec();
         other[at] ^= 0x0f;
-        // What it makes of odd but whole codes does not matter; both agree on them.
+        // Its result on odd but whole codes does not matter; both agree on them.
         let first = Zword::new(&other).is_some();
         let second = Lengths::new(&other).is_ok();
         assert!(second || !first, "byte {at}: only the C side takes these");
@@ -194,7 +194,7 @@ fn lengths_that_are_none_are_refused() {
     assert!(Zword::new(&[]).is_none());
 }
 
-/// Where each code of the row begins, how many symbols it has, and how many bits at most.
+/// Start of each code of the row, its number of symbols, and its most bits.
 fn codes() -> Vec<(usize, usize, u8)> {
     let widths = [(0, layout::WORDS_32), (layout::WORDS_32, layout::BYTES)];
     let words = widths

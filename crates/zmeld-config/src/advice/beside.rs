@@ -7,14 +7,14 @@ use zmeld_report::units::bytes;
 use crate::advice::size::table_bytes;
 use crate::advice::tier::ActiveSwap;
 
-/// What zswap does to a compressed device behind it.
+/// Effect of zswap on a compressed device behind it.
 pub const IN_FRONT: &str = "zswap in front of it compresses every page twice";
 
 /// A compressed device that is swapped to, or would be.
 #[derive(Clone, Copy, Debug)]
 pub struct CompressedPlace {
     priority: i32,
-    /// What it takes of RAM at the most, its table included.
+    /// The most RAM that it takes, with its table.
     takes_bytes: u64,
 }
 
@@ -38,7 +38,7 @@ impl CompressedPlace {
     }
 }
 
-/// What comes of the one beside the other.
+/// Effect of one beside the other.
 pub fn beside(one: CompressedPlace, other: CompressedPlace, ram_bytes: u64) -> String {
     let what = match one.priority == other.priority {
         true => "with the same priority pages go to both in turn",

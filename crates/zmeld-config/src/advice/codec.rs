@@ -1,4 +1,4 @@
-//! What measuring codecs on pages came to.
+//! Verdict on measured codecs.
 
 use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
@@ -9,7 +9,7 @@ use crate::advice::size::Basis;
 /// them are chance.
 pub const JUDGED_FROM: u64 = 16 << 20;
 
-/// What measuring codecs on pages came to.
+/// Verdict on measured codecs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum CodecVerdict {
     /// Nothing was measured.
@@ -45,7 +45,7 @@ impl CodecVerdict {
         self.basis().map(|basis| basis.ratio)
     }
 
-    /// What a size follows from; `None` where nothing was measured that says one.
+    /// Basis of a size; `None` where nothing was measured that says one.
     pub fn basis(&self) -> Option<Basis> {
         match self {
             CodecVerdict::Codec { ratio, bytes, .. } => Some(Basis {
@@ -56,7 +56,7 @@ impl CodecVerdict {
         }
     }
 
-    /// What there is to say where no codec follows from it.
+    /// Reason why no codec follows from it.
     pub fn why_none(&self) -> Option<String> {
         match self {
             CodecVerdict::Not | CodecVerdict::Codec { .. } => None,

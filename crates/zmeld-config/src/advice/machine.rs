@@ -19,7 +19,7 @@ pub struct Machine {
     pub kernel: String,
     /// RAM that the kernel manages (`MemTotal`), in bytes.
     pub ram_bytes: u64,
-    /// What could be had without swapping (`MemAvailable`), in bytes.
+    /// Memory available without swapping (`MemAvailable`), in bytes.
     pub available_bytes: u64,
     /// The active swap areas.
     pub swaps: Vec<SwapArea>,
@@ -31,7 +31,7 @@ pub struct Machine {
     pub zmeld: Feature,
     /// The kernel's zswap; none where it was built without.
     pub zswap: Option<ZswapFacts>,
-    /// What says that the machine hibernates; none where nothing does.
+    /// Evidence that the machine hibernates; none where nothing says so.
     pub hibernation: Option<String>,
     /// The swap partition that it hibernates to, where nothing is swapped to it.
     #[serde(skip)]
@@ -52,7 +52,7 @@ pub struct Machine {
 pub struct Feature {
     /// Whether it can make devices now; if not, its module has to be loaded.
     pub ready: bool,
-    /// Where it is.
+    /// Its presence.
     pub presence: ModulePresence,
     /// The codecs that it offers, as far as a device shows them; empty where
     /// there is no device to ask.
@@ -69,7 +69,7 @@ impl Machine {
         let kernel = host
             .read_optional("/proc/sys/kernel/osrelease")?
             .unwrap_or_default();
-        // What cannot be read leaves open which modules there are.
+        // An unreadable list leaves open which modules there are.
         let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
         let dep = dep.ok().flatten();
         let swaps = host.swaps()?;
@@ -169,9 +169,9 @@ pub fn memory(host: &Host) -> Result<Ram, HostError> {
 /// How much memory there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ram {
-    /// What the kernel manages.
+    /// Managed by the kernel.
     pub total_bytes: u64,
-    /// What could be had without swapping.
+    /// Available without swapping.
     pub available_bytes: u64,
 }
 

@@ -13,7 +13,7 @@ pub const WORTH: f64 = 0.05;
 /// The same share of the memory that was scanned: a share of next to nothing is nothing.
 pub const WORTH_OF_SCANNED: f64 = 0.01;
 
-/// What melds pages on a machine, in a sentence. `zmeld`: the kernel module; `ksm_runs`:
+/// Mechanisms that meld on a machine, in a sentence. `zmeld`: the kernel module; `ksm_runs`:
 /// whether KSM does, `None` where the kernel has none.
 pub fn melders(zmeld: ModulePresence, ksm_runs: Option<bool>) -> String {
     let device = "a zmeld device melds them as they are swapped out";

@@ -18,7 +18,7 @@
 //! Invariants:
 //! - A device of the advised size and limit is never found oversized by
 //!   [`size::holds`], before it is filled and at the ratio that it was advised for.
-//! - What a device takes and what it may take count the same: the pool's memory
+//! - The used and the maximum bytes of a device both count the pool's memory
 //!   and the table of slots.
 
 pub mod beside;

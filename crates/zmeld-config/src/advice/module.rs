@@ -5,7 +5,7 @@ use zmeld_linux::Host;
 
 use crate::advice::machine::Machine;
 
-/// Where a driver is.
+/// Presence of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModulePresence {
@@ -22,9 +22,9 @@ pub enum ModulePresence {
     Unknown,
 }
 
-/// What is missing for a device of that driver, and what can be had: the module
-/// itself, a device of the other driver, zswap, or swap on a disk where there is none.
-/// None where the driver is there, or may be.
+/// Advice where a device's driver is missing, with what can be had: the module itself, a device of
+/// the other driver, zswap, or swap on a disk where there is none. None where the driver is there,
+/// or may be.
 pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<String> {
     let is_zram = driver == "zram";
     let presence = machine.feature(driver).presence;
@@ -113,8 +113,8 @@ pub fn why_no_zmeld(host: &Host, kernel: &str) -> (String, String) {
     )
 }
 
-/// What a machine lacks to encrypt a drive, and the way to it; none where it lacks nothing, as
-/// far as one can tell. `kernel`: its release.
+/// The missing means to encrypt a drive, and the remedy; none where nothing is missing, as far as
+/// one can tell. `kernel`: its release.
 pub fn lacks_encryption(host: &Host, kernel: &str) -> Option<(String, &'static str)> {
     if host.lacks_program("cryptsetup") {
         return Some((
@@ -128,7 +128,7 @@ pub fn lacks_encryption(host: &Host, kernel: &str) -> Option<(String, &'static s
         Some(list.lines().any(|line| is_of(line, "dm_crypt")))
     };
     let can_load = host.exists("/proc/modules") && listed("modules.dep") != Some(false);
-    // What is built in needs the device mapper, which is listed there.
+    // A built-in driver needs the device mapper, which is listed there.
     let may_be_in = || {
         let misc = read("/proc/misc");
         misc.is_none_or(|it| it.lines().any(|line| line.ends_with(" device-mapper")))
@@ -150,7 +150,7 @@ impl ModulePresence {
         matches!(self, ModulePresence::Ready | ModulePresence::Module)
     }
 
-    /// Where the driver of that name is on a machine. `dep`: its kernel's list of modules
+    /// Presence of that driver on a machine. `dep`: its kernel's list of modules
     /// (`/lib/modules/RELEASE/modules.dep`).
     pub fn read(host: &Host, name: &str, dep: Option<&str>) -> ModulePresence {
         // A kernel that loads no modules has no such file.

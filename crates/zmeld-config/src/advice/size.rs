@@ -11,7 +11,7 @@
 use serde::Serialize;
 use zmeld_report::units::bytes;
 
-/// What pages are expected to shrink to where nobody measured it: half.
+/// Assumed ratio of pages where nobody measured it.
 pub const RATIO_ASSUMED: f64 = 2.0;
 /// Size in percent of RAM where nothing was measured.
 pub const UNMEASURED_PERCENT: u32 = 50;
@@ -29,7 +29,7 @@ const MARGIN: f64 = 1.2;
 /// Bytes of table that a device keeps for each page of its size.
 pub const SLOT_BYTES: u64 = 16;
 
-/// What a size follows from.
+/// Basis of a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
     /// Bytes of pages for each byte of memory used.
@@ -148,7 +148,7 @@ impl Sizing {
         )
     }
 
-    /// What it comes to, in a sentence.
+    /// Its result, in a sentence.
     pub fn words(&self) -> String {
         let most = bytes(self.takes_at_most_bytes);
         if !self.measured {

@@ -362,7 +362,7 @@ impl Facts {
         let room = room.fold(0, u64::saturating_add);
         match &self.machine.resume_from {
             Some(_) => Some(room.saturating_add(self.machine.resume_bytes?)),
-            // Where no swap is on disk yet, none is known.
+            // None is known while no swap is on disk.
             None => (self.swaps.iter().any(|swap| !swap.area.is_in_ram())).then_some(room),
         }
     }
@@ -652,7 +652,7 @@ mod tests {
                 .holds_bytes
         };
         assert_eq!(holds(&facts), 4 << 30);
-        // What is used may be in the pool itself.
+        // Used swap may be in the pool.
         facts.machine.zswap.as_mut().unwrap().is_enabled = true;
         facts.swaps[0].area.size_bytes = 3 << 30;
         assert_eq!(holds(&facts), 3 << 30);

@@ -21,7 +21,7 @@ section! {
     }
 }
 
-/// What a disk tier swaps to.
+/// Swap space of a disk tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {

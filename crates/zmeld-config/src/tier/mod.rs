@@ -32,11 +32,11 @@ pub struct Tier {
     pub name: TierName,
     /// A missing or failing device does not stop the others, nor a boot.
     pub optional: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// Where pages leave RAM.
+/// A tier's backing storage.
 #[derive(Debug, Clone)]
 pub struct Place<'a> {
     /// The table in the tier's that says it, with a dot: "" or "writeback.".
@@ -94,7 +94,7 @@ impl fmt::Display for TierName {
 
 text_form!(TierName);
 
-/// What a tier is.
+/// Kind of a tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -137,7 +137,7 @@ impl Kind {
         }
     }
 
-    /// Where its keys stand.
+    /// Sections of its keys.
     pub(super) fn sections(&self) -> &'static [Section] {
         match self.kind() {
             TierKind::Zram => &[Section::Tier, Section::Swapped, Section::Ram],
@@ -161,7 +161,7 @@ impl Kind {
         }
     }
 
-    /// What the file calls it.
+    /// Its kind in the file.
     pub fn kind(&self) -> TierKind {
         match self {
             Kind::Ram(device) => match device.driver {
@@ -196,8 +196,7 @@ impl Kind {
         }
     }
 
-    /// What its pages are compressed with; none where that is the kernel's choice, or they
-    /// are not.
+    /// Codec of its pages; none where that is the kernel's choice, or they are not compressed.
     pub fn codec(&self) -> Option<Codec> {
         match self {
             Kind::Ram(device) => device.codec.first().cloned(),
@@ -206,7 +205,7 @@ impl Kind {
         }
     }
 
-    /// Where pages of it leave RAM.
+    /// Its backing storage, if any.
     pub fn place(&self) -> Option<Place<'_>> {
         match self {
             Kind::Ram(device) => device.place(),
@@ -241,7 +240,7 @@ impl Kind {
     }
 }
 
-/// What `kind` says.
+/// Names of `kind`.
 impl Named for TierKind {
     const ALL: &'static [(&'static str, Self)] = &TierKind::NAMES;
 }
@@ -287,7 +286,7 @@ named! {
     }
 }
 
-/// Whether each tier that is swapped to is optional.
+/// The key `optional` of tiers that are swapped to.
 pub(super) const OPTIONAL: Row<bool> = Row::new(Section::Swapped, "optional");
 
 /// How long a boot waits for a drive that is not given another time.

@@ -11,13 +11,11 @@ section! {
         size: Size = Size::percent(50), always();
         /// How much RAM its compressed pages may use (`mem_limit`).
         memory_limit: Option<Size>, without("no limit");
-        /// What pages are compressed with: the first of them that the kernel has, and its
-        /// default where it has none.
+        /// Codecs of pages: the first of them that the kernel has counts, else its default.
         codec: Vec<Codec>, without("the kernel's default");
-        /// What they may be compressed with again, by ascending priority, each
-        /// priority once.
+        /// Codecs to compress again with, by ascending priority, each priority once.
         recompress: Vec<Recompression>;
-        /// Where pages that are not worth RAM may be written to.
+        /// Writeback of pages that are not worth RAM.
         writeback: Option<Writeback>, without("no backing device");
         /// When identical pages are melded. [`MeldMode::Off`] for zram.
         meld: MeldMode, of(Section::Zmeld), without("manual"), always();

@@ -42,8 +42,8 @@ pub fn compressor(text: &str) -> Result<Option<String>, String> {
 }
 
 impl Zswap {
-    /// What is given, and that zswap is on, in the order in which it takes effect:
-    /// compressor and zpool, which make a new pool, come first.
+    /// Given parameters, and that zswap is on, in the order in which it takes effect: compressor
+    /// and zpool, which make a new pool, come first.
     pub fn parameters(&self) -> Vec<KernelValue> {
         let mut parameters = kernel_values(self);
         parameters.push(KernelValue {

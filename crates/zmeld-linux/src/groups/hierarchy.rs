@@ -1,4 +1,4 @@
-//! Where the memory controller's groups are shown.
+//! Mount point of the memory controller's groups.
 //!
 //! Wherever that is: a machine mounts them where it likes, and a namespace may not
 //! show them at all. Groups that are there and are not seen may be killed in like
@@ -61,9 +61,9 @@ pub const NO_LIMIT: u64 = 1 << 62;
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Whose files its groups have.
+    /// Version of its files.
     pub version: Version,
-    /// Where it is mounted.
+    /// Its mount point.
     pub top: PathBuf,
     /// The group that is mounted there, `/` for all of them.
     root: PathBuf,

@@ -1,10 +1,10 @@
 //! The machine's control groups, read owner by owner.
 //!
 //! An owner is the user or the service that a group belongs to, two levels down:
-//! `/user.slice/user-1000.slice`, `/system.slice/web.service`. He may make as many groups
-//! below his own as he likes, with names as long as he likes. So each owner has a quota of
-//! its own, in bytes: nobody's groups crowd out another's. What a rule protects, and what
-//! leads to it, is found by its path whatever else is there, on a quota beside that one.
+//! `/user.slice/user-1000.slice`, `/system.slice/web.service`. He may make as many groups below his
+//! own as he likes, with names as long as he likes. So each owner has a quota of its own, in bytes:
+//! nobody's groups crowd out another's. Groups that a rule protects, and those above them, are
+//! found by their paths whatever else is there, on a quota beside that one.
 //!
 //! Invariants: a group stands behind the one above it; what is read takes `ALL_BYTES` at
 //! most below the owners.
@@ -22,7 +22,7 @@ use crate::{Host, HostError};
 const OWNER_BYTES: usize = 2 << 20;
 /// and all that is below owners no more: beyond it the owner that takes most is cut off.
 const ALL_BYTES: usize = 16 << 20;
-/// What a group takes beside its path.
+/// Bytes of a group beside its path.
 const GROUP_BYTES: usize = 256;
 /// No deeper groups are looked at,
 const DEPTH_MAX: usize = 32;
@@ -31,14 +31,14 @@ const PATH_MAX: usize = 1024;
 /// How deep owners are.
 const OWNER_DEPTH: usize = 2;
 
-/// What is found whatever else is there.
+/// Groups to be found in any case.
 #[derive(Debug, Default)]
 pub(super) struct Sought<'a> {
-    /// What is protected by its name,
+    /// Patterns of protected groups,
     pub protect: Vec<&'a GroupPattern>,
     /// and groups that are, with all above them.
     pub paths: HashSet<&'a Path>,
-    /// What the rule is for.
+    /// The rule's patterns.
     pub named: Vec<&'a GroupPattern>,
 }
 
@@ -112,8 +112,8 @@ impl Reader<'_> {
         Ok(joined(groups, at, owners))
     }
 
-    /// What is below an owner, level by level; `above` is a place in it, from 1 on, with 0
-    /// for the owner.
+    /// Groups below an owner, level by level; `above` is a place in it, from 1 on, with 0 for the
+    /// owner.
     fn below(&self, owner: &mut VisitedGroup) -> Result<Vec<VisitedGroup>, HostError> {
         let mut quotas = [OWNER_BYTES; 3];
         let mut below = self.list(owner, &mut quotas)?;
@@ -219,7 +219,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is protected of what is below an owner.
+/// Protected groups of those below an owner.
 fn protected_only(below: Vec<VisitedGroup>) -> Vec<VisitedGroup> {
     // Places of those that stay, or that are above what does not.
     let mut places = vec![0];

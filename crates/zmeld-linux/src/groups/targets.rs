@@ -23,14 +23,14 @@ const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 /// Why a group of theirs is protected.
 const IS_REAL_TIME: &str = "a thread of it is real-time";
 
-/// What a rule says of groups.
+/// A rule's choice of groups.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Selection<'a> {
     /// For these, with what is below them.
     pub named: &'a [GroupPattern],
     /// Never for these, nor for what is below them.
     pub protect: &'a [GroupPattern],
-    /// Where it says so.
+    /// Its key in words.
     pub protect_says: &'static str,
     /// Nor for groups of real-time threads.
     pub protect_real_time: bool,
@@ -39,14 +39,14 @@ pub struct Selection<'a> {
     pub protect_cut_off: bool,
 }
 
-/// What was chosen.
+/// Chosen groups.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
-    /// What the rule names and may not be taken.
+    /// Named groups that may not be taken.
     pub protected: Vec<ProtectedGroup>,
-    /// What the rule names and no group is called, as it is written there.
+    /// Names in the rule that no group has, as they are written there.
     pub unmatched: Vec<String>,
 }
 
@@ -60,10 +60,10 @@ pub struct ProtectedGroup {
     pub why: String,
 }
 
-/// What a rule comes to on a machine.
+/// Effect of a rule on a machine.
 #[derive(Debug, Default)]
 pub struct Outlook {
-    /// What it names and no group is called, as it is written there.
+    /// Its names that no group has, as they are written there.
     pub unmatched: Vec<String>,
     /// The groups that it is for, each with what is below it.
     pub groups: Vec<String>,
@@ -71,7 +71,7 @@ pub struct Outlook {
     pub is_for_root: bool,
 }
 
-/// What a rule comes to; none where that cannot be told.
+/// Effect of a rule; none where that cannot be told.
 pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
     let Some(hierarchy) = Hierarchy::find(host).ok()? else {
         // All processes of a machine without groups are the root's own.
@@ -187,7 +187,7 @@ impl Targets {
     }
 }
 
-/// What becomes of a group.
+/// A group's marks.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// Why it is protected.

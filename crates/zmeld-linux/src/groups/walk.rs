@@ -1,9 +1,8 @@
 //! A walk through control groups, each opened in the one above it.
 //!
-//! Who was given a part of the tree nests groups as deep as he likes, under names as long as
-//! he likes: the path to one may be longer than the system takes. So below the top no path is
-//! opened, only a name in the group above, and that one again as `..`: one descriptor does for
-//! any depth.
+//! The owner of a part of the tree nests groups as deep as he likes, under names as long as he
+//! likes: the path to one may be longer than the system takes. So below the top no path is opened,
+//! only a name in the group above, and that one again as `..`: one descriptor does for any depth.
 //!
 //! ```text
 //! let mut walk = Walk::new(host, &hierarchy.top);
@@ -91,7 +90,7 @@ impl OpenGroup {
         Ok(self.unless_absent("write", file, written)?.is_some())
     }
 
-    /// What is said of one of its files; none where it has no such file.
+    /// Metadata of one of its files; none where it has no such file.
     ///
     /// # Errors
     /// When it cannot be looked at.
@@ -116,7 +115,7 @@ impl OpenGroup {
 /// A group above the one that is open.
 #[derive(Debug)]
 struct Above {
-    /// What it is known by, since a folder of another tree may be moved meanwhile.
+    /// Its identity, since a folder of another tree may be moved meanwhile.
     id: (u64, u64),
     /// Those below it that are still to be entered, the next one last.
     names: Vec<OsString>,
@@ -163,7 +162,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// When it is there and cannot be opened. The walk can go on without it.
-    #[allow(clippy::should_implement_trait)] // What it gives is borrowed.
+    #[allow(clippy::should_implement_trait)] // The group is borrowed.
     pub fn next(&mut self) -> Result<bool, HostError> {
         if !std::mem::replace(&mut self.is_begun, true) {
             return self.begin();
@@ -337,7 +336,7 @@ mod tests {
         fs::remove_dir_all(host.path("/g/d")).unwrap();
         assert!(walk.next().unwrap() && walk.descend().unwrap());
         assert!(walk.next().unwrap() && walk.descend().unwrap());
-        // What would lead out of the tree by "..".
+        // The move leads `..` out of the tree.
         fs::rename(host.path("/g/a/b"), host.path("/b")).unwrap();
         assert!(walk.next().unwrap(), "what is open goes on");
         let err = walk.next().unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! A memory control group of a test's own, or of a task's, of version 1 or 2. What is in it
-//! ends with it.
+//! A memory control group of a test's own, or of a task's, of version 1 or 2. Its processes end
+//! with it.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where it is.
+/// Its path.
 pub struct Group(pub PathBuf);
 
 impl Group {

@@ -1,7 +1,6 @@
-//! Whose turn it is to change this machine's swap and RAM devices. The tests of all
-//! crates, and the tasks that do so, wait for each other here: what one sets up, another
-//! would take for what is there. What is added here is noted until it is gone, and what
-//! a killed test left is taken back by whose turn is next.
+//! Turns to change this machine's swap and RAM devices. The tests of all crates, and the tasks that
+//! do so, wait for each other here: what one sets up, another would take for what is there.
+//! Additions are noted until they are gone, and the next turn takes back what a killed test left.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs;

@@ -49,7 +49,7 @@ impl Bars {
         self
     }
 
-    /// What stands behind a bar.
+    /// Text behind a bar.
     fn shown(&self, values: &[Estimate]) -> String {
         match values {
             [value] if value.has_interval() => self.axis.unit.format_estimate(*value),
@@ -62,7 +62,7 @@ impl Bars {
     }
 }
 
-/// Where each part of a bar begins and ends.
+/// Begin and end of each part of a bar.
 fn spans(values: &[Estimate]) -> Vec<(f64, f64)> {
     let mut end = 0.0;
     let spans = values.iter().map(|it| {

@@ -9,7 +9,7 @@ use crate::text;
 /// Pixels that a plot is wide, on desktops and paper, and high.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 350.0;
-/// Where the axes are, with room for texts beside them.
+/// Axes, with room for texts beside them.
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = WIDTH - 30.0;
 const TOP: f64 = 30.0;

@@ -30,7 +30,7 @@ impl Histogram {
 
     /// Adds a series on top of those before: what lies in each range, the lowest first.
     pub fn series(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Self {
-        // What cannot be drawn has no height.
+        // Non-finite values have no height.
         let values = values
             .into_iter()
             .map(|it| if it.is_finite() { it } else { 0.0 });

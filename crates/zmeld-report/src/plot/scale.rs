@@ -59,7 +59,7 @@ impl Scale {
         self.ticks = ticks.collect();
     }
 
-    /// Where a value is, or its nearest place in the frame.
+    /// Position of a value, or the nearest in the frame.
     pub fn at(&self, value: f64) -> f64 {
         let part = (position(value) - self.low) / (self.high - self.low);
         let part = if part.is_nan() {

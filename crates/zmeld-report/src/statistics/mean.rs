@@ -80,7 +80,7 @@ mod tests {
         );
     }
 
-    /// What scipy 1.17.1 says of Student's t.
+    /// Student's t by scipy 1.17.1.
     #[test]
     fn half_widths_are_those_of_student() {
         for (found, value, half_width) in [

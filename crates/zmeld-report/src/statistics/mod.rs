@@ -1,4 +1,4 @@
-//! What repeated runs say, with their uncertainty.
+//! Statistics and uncertainty of repeated runs.
 //!
 //! | module | what belongs there |
 //! |---|---|

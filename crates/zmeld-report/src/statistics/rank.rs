@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(p(&first, &second), exact);
     }
 
-    /// What scipy 1.17.1 says: `mannwhitneyu(first, second, method="asymptotic")`.
+    /// Values of scipy 1.17.1: `mannwhitneyu(first, second, method="asymptotic")`.
     #[test]
     fn ties_among_many_values_count_as_scipy_counts_them() {
         let of = |n: u32, value: fn(u32) -> u32| -> Vec<f64> {

@@ -1,4 +1,4 @@
-//! What may be said about variants that were run side by side.
+//! Verdicts on variants that were run side by side.
 //!
 //! A variant is called better than another only where three things agree: the
 //! probability of such ranks without a difference, corrected for all pairs that
@@ -42,7 +42,7 @@ impl Direction {
 pub struct VariantRuns {
     /// The variant.
     pub variant: String,
-    /// What was measured, in the order of the runs.
+    /// Measured values, in the order of the runs.
     pub values: Vec<f64>,
     /// Runs that did not finish.
     pub unfinished: usize,
@@ -69,7 +69,7 @@ pub struct VariantSummary {
     pub pressure: bool,
 }
 
-/// What may be said about two variants.
+/// Verdict on two variants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(tag = "is", content = "variant", rename_all = "kebab-case")]
 pub enum Verdict {
@@ -96,7 +96,7 @@ pub struct Comparison {
     pub effect: Effect,
     /// Mann-Whitney's probability after Holm's correction for all pairs of this judgement.
     pub p_corrected: f64,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 

@@ -1,7 +1,8 @@
 //! A table for the terminal: right-aligned numbers, one rule, no line wider than asked for.
 //!
-//! What is too wide gives way in this order: headings wrap, words wrap and paths are shortened, and then the
-//! table continues below with the columns that name its rows repeated. Numbers are never broken.
+//! Excess width is taken in this order: headings wrap, words wrap and paths are shortened, and then
+//! the table continues below with the columns that name its rows repeated. Numbers are never
+//! broken.
 
 use super::{Kind, Table};
 use crate::document::bold_lines;
@@ -261,7 +262,7 @@ fn show_row(table: &Table, row: &super::Row, style: &Style) -> Vec<String> {
         .zip(&row.cells)
         .map(|(column, cell)| column.show(cell))
         .collect();
-    // Where nothing can be bold, a star says the same.
+    // A star says the same where nothing can be bold.
     if let Some(first) = cells.first_mut().filter(|_| row.strong && !style.colour) {
         first.push_str(" *");
     }

@@ -13,7 +13,7 @@
 //!   REFERENCED is the reclaim list's flag, which an access does not set;
 //!   soft-dirty and the categories of PAGEMAP_SCAN tell of writes only.
 //!
-//! What both miss: a translation that stays in a processor's cache for the
+//! Limits of both: a translation that stays in a processor's cache for the
 //! whole wait shows no access (the kernel does not flush it for this), and
 //! reclaim under memory pressure clears the same bits.
 //!
@@ -126,7 +126,7 @@ enum ColdMethod {
     Referenced,
 }
 
-/// What a [`ColdTracker`] found: give it to [`LiveMemory::only_cold`].
+/// Result of a [`ColdTracker`]: give it to [`LiveMemory::only_cold`].
 #[derive(Debug)]
 pub struct ColdPagesFound {
     pub(crate) waited: Duration,

@@ -20,8 +20,8 @@ use crate::memory::{Error, Owner, RegionKind, SkipReason};
 /// A table of more segments is no dump's.
 const SEGMENTS_MAX: u32 = 1 << 22;
 
-/// Where the pages of an ELF core of so many bytes lie, from each segment's first byte on; of
-/// the bytes, `data` has at least the header and the table of segments.
+/// Layout of an ELF core of so many bytes, from each segment's first byte on; of the bytes, `data`
+/// has at least the header and the table of segments.
 pub(crate) fn layout<'data>(
     data: impl ReadRef<'data>,
     bytes: u64,

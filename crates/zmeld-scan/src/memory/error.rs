@@ -1,4 +1,4 @@
-//! What can stop a source, always with the object that it happened to.
+//! Errors of a source, each with the object that it happened to.
 //!
 //! Only what makes the whole answer impossible is an error. One process that
 //! vanishes or one page that cannot be read is counted in
@@ -27,10 +27,10 @@ pub enum Error {
     #[error("{}: {problem}; take the dump again, or read it as plain bytes with --raw", path.display())]
     Dump {
         path: PathBuf,
-        /// What is wrong and where, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
+        /// The fault and its place, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
         problem: String,
     },
-    /// What is packed in a way that is not read here.
+    /// A format that is not read here.
     #[error("{} is {format}, which is not read: {way_out}", path.display())]
     Unsupported {
         path: PathBuf,

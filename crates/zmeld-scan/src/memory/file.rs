@@ -30,7 +30,7 @@ pub struct FileSource {
     layout: Layout,
 }
 
-/// Where the pages of a file or a stream lie.
+/// Layout of a file or a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) regions: Vec<Region>,
@@ -91,7 +91,7 @@ impl Layout {
 }
 
 impl Extent {
-    /// What is left of it behind so many bytes, which are whole pages or all.
+    /// The rest of it behind so many bytes, which are whole pages or all.
     fn behind(self, bytes: u64, page_size: usize) -> Extent {
         Extent {
             offset: self.offset + bytes,
@@ -162,7 +162,7 @@ impl FileSource {
     /// whole pages both, up to the extent's end.
     fn hole_and_data(&self, extent: Extent) -> (u64, u64) {
         let Extent { offset, bytes, .. } = extent;
-        // What swap writes, the file system does not see.
+        // The file system does not see what swap writes.
         let is_swap = self.layout.kind(extent.region) == RegionKind::SwapDevice;
         let (page, end) = (self.page_size as u64, offset + bytes);
         let seek = |to| rustix::fs::seek(&self.file, to);

@@ -36,8 +36,8 @@ const GZIP: &str = "gzip -dc FILE | zmeld scan --file -";
 /// For what is read as it is, with a note.
 const AS_IT_IS: &str = "";
 
-/// What is not memory as it is: how it is called, where it is told by which bytes, and how to
-/// get what can be read, with FILE in the place of its name.
+/// Formats that are not memory as it is: name, offset and bytes that tell it, and how to get what
+/// can be read, with FILE in the place of its name.
 #[rustfmt::skip]
 const KNOWN: &[(&str, usize, &[u8], &str)] = &[
     ("compressed by zstd", 0, b"\x28\xb5\x2f\xfd", ZSTD),

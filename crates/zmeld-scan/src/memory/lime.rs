@@ -14,7 +14,7 @@ pub(crate) const HEADER_BYTES: usize = 32;
 /// A dump of more ranges is no machine's.
 const RANGES_MAX: u32 = 1 << 22;
 
-/// Where the pages of a file of so many bytes lie.
+/// Layout of a file of so many bytes.
 pub(crate) fn layout(file: &File, bytes: u64, path: &Path) -> Result<Layout, Error> {
     let mut layout = Layout::default();
     let mut at = 0;

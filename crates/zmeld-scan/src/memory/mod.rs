@@ -1,4 +1,4 @@
-//! Where pages come from: live memory, swap devices, dumps, files, streams.
+//! Sources of pages: live memory, swap devices, dumps, files, streams.
 //!
 //! Every source is a [`Source`]: it says what it is, how many pages to expect,
 //! and hands its pages to a sink, from several threads, in runs that are read

@@ -35,7 +35,7 @@ impl RegionId {
     pub const MAX: RegionId = RegionId((1 << 24) - 1);
 }
 
-/// Who a region belongs to.
+/// Owner of a region.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
@@ -72,7 +72,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What kind of memory a region is.
+/// Kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RegionKind {
@@ -116,15 +116,15 @@ impl RegionKind {
     }
 }
 
-/// What a region is.
+/// Memory region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// What kind of memory it is.
+    /// Its kind of memory.
     pub kind: RegionKind,
-    /// Where page 0 of the region lies, in bytes: an address in the process; 0 for files,
-    /// dumps, devices and streams.
+    /// Position of page 0, in bytes: an address in the process; 0 for files, dumps, devices and
+    /// streams.
     pub start: u64,
 }
 
@@ -133,7 +133,7 @@ pub struct Region {
 pub struct Batch<'a> {
     /// The region that they belong to.
     pub region: RegionId,
-    /// What kind of memory that region is (so that a sink needs no table).
+    /// The region's kind of memory (so that a sink needs no table).
     pub kind: RegionKind,
     /// Index within the region of the first page.
     pub first_page: u64,
@@ -283,7 +283,7 @@ pub struct Skipped {
 pub struct Skips(pub BTreeMap<SkipReason, Skipped>);
 
 impl Skips {
-    /// What was skipped for `reason`.
+    /// Skips for `reason`.
     pub fn get(&self, reason: SkipReason) -> Skipped {
         self.0.get(&reason).copied().unwrap_or_default()
     }
@@ -427,16 +427,16 @@ impl fmt::Display for Note {
     }
 }
 
-/// What a visit learnt beside the bytes.
+/// Findings of a visit beside the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Visit {
     /// Every region of which a page was delivered; index is the region's number.
     pub regions: Vec<Region>,
     /// Pages by what they are.
     pub counted: Counted,
-    /// What was not delivered, and why.
+    /// Undelivered memory, by reason.
     pub skipped: Skips,
-    /// What limits how exact the result is.
+    /// Limits of the result's precision.
     pub notes: Vec<Note>,
     /// `stop` was set before everything was read.
     pub interrupted: bool,
@@ -447,7 +447,7 @@ pub struct Visit {
 /// Takes the pages that a source delivers, from several threads at once.
 pub type Sink<'a> = &'a (dyn Fn(Batch<'_>) + Sync);
 
-/// Where pages come from.
+/// A source of pages.
 pub trait Source: Send + Sync {
     /// The source in a few words, for a heading: `process 1234 and its children`.
     fn describe(&self) -> String;

@@ -1,7 +1,6 @@
 //! Standard input or another stream: read once, in order, of unknown length.
 //!
-//! A dump is recognised as in a file, and read by its ranges. What stands between them is
-//! passed over.
+//! A dump is recognised as in a file, and read by its ranges. Bytes between them are passed over.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -49,12 +48,12 @@ impl StreamSource {
     }
 }
 
-/// What was read of a stream, and how far.
+/// A stream and the place read up to.
 struct Input<'a> {
     name: &'a Path,
     file: &'a File,
     stop: &'a AtomicBool,
-    /// What was read ahead.
+    /// Bytes read ahead.
     head: Vec<u8>,
     at: u64,
 }
@@ -126,7 +125,7 @@ impl StreamVisit<'_> {
                 self.extent(self.layout.extents[self.layout.extents.len() - 1])?;
             },
         }
-        // Who writes is not told that nobody reads.
+        // The writer gets no broken pipe.
         self.pass(u64::MAX)
     }
 

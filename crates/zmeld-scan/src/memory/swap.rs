@@ -175,7 +175,7 @@ impl Source for SwapDevice {
 }
 
 impl SwapDevice {
-    /// What is read: on a disk the slots that are named; in RAM all behind the header.
+    /// Extents to read: on a disk the named slots; in RAM all behind the header.
     fn extents(&self, named: &TypeSlots) -> Vec<Extent> {
         let end = pages(self.area.size_bytes) + 1;
         let mut extents: Vec<Extent> = Vec::new();

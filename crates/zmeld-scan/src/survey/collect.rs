@@ -43,7 +43,7 @@ impl SharedPages {
     }
 }
 
-/// What becomes of a sampled page.
+/// A sampled page.
 enum Sampled {
     Page(Box<[u8]>),
     Measured(PoolBytes),
@@ -162,7 +162,7 @@ impl Collector {
         Ok(())
     }
 
-    /// What was learnt; the samples are measured now.
+    /// The findings; samples are measured now.
     pub fn finish(self, objects: &mut Objects) -> Result<Collected, Error> {
         debug_assert_eq!(self.drawn.seen, self.pages.rest());
         let drawn = self.drawn.drawn.into_iter();

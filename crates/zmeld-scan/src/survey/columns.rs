@@ -195,7 +195,7 @@ fn owner<'a>(survey: &'a Survey, found: &'a OwnerResult) -> Row<'a> {
     row
 }
 
-/// What an owner's pages take, so that no page can be told by it.
+/// Rounds an owner's estimate, so that no page can be told by it.
 fn coarse(found: &Estimate) -> Estimate {
     Estimate {
         value: rounded(found.value),

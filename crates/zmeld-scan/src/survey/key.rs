@@ -12,7 +12,7 @@ use zmeld_linux::{file, FileError};
 use crate::survey::sketch::Hash;
 use crate::survey::Error;
 
-/// Where the key is, unless another file is named.
+/// Default path of the key.
 pub const PATH: &str = "/etc/zmeld/fleet.key";
 
 const SECRET_BYTES: usize = 32;
@@ -20,9 +20,9 @@ const SECRET_BYTES: usize = 32;
 const FILE_BYTES_MAX: u64 = 4096;
 /// The rights of others than the owner.
 const OTHERS: u32 = 0o077;
-/// What the machine's id is hashed under. Never changed: it would be another machine.
+/// Hash context of the machine's id. Never changed: it would be another machine.
 const MACHINE_CONTEXT: &str = "zmeld 2026-11-22 survey machine id";
-/// What tells keys apart is derived under.
+/// Context of the id that tells keys apart.
 const KEY_ID_CONTEXT: &str = "zmeld 2026-11-22 survey key id";
 
 /// The fleet's secret.
@@ -121,7 +121,7 @@ impl Key {
         hex(&blake3::derive_key(KEY_ID_CONTEXT, &self.0)[..8])
     }
 
-    /// What a machine with that id is called in surveys: 32 hexadecimal digits.
+    /// A machine id's name in surveys: 32 hexadecimal digits.
     pub(crate) fn machine(&self, machine_id: &str) -> String {
         let key = blake3::derive_key(MACHINE_CONTEXT, &self.0);
         hex(&blake3::keyed_hash(&key, machine_id.as_bytes()).as_bytes()[..16])
@@ -215,8 +215,8 @@ mod tests {
         assert!(!format!("{one:?}").contains(&hex(&one.0)));
     }
 
-    /// What other programs have to compute: the first test vector of BLAKE3 that is
-    /// a whole chunk long, under its key.
+    /// Reference for other programs: the first test vector of BLAKE3 that is a whole chunk long,
+    /// under its key.
     #[test]
     fn the_hash_is_blake3_with_a_key() {
         let key = Key::new(*b"whats the Elvish word for friend");

@@ -1,4 +1,4 @@
-//! What the kernel says of the machine. What it does not say is absent, never 0.
+//! Figures of the machine from the kernel. Missing ones are absent, never 0.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -94,7 +94,7 @@ fn host_name(host: &Host) -> Option<String> {
 
 const IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
-/// What tells a machine from all others: the id of /etc/machine-id.
+/// A machine's identity: the id of /etc/machine-id.
 pub fn id(host: &Host) -> Result<String, Error> {
     let is_id =
         |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! What a machine leaves behind for who looks at many: a survey.
+//! Survey of a machine, for whoever looks at many.
 //!
 //! A [`survey()`] reads the memory of all processes once, owner by owner (a service, a
 //! container, a virtual machine), in bounded memory: of each it keeps counts, a sketch

@@ -1,4 +1,4 @@
-//! What a page takes in the kernel's pool, with each codec.
+//! Size of a page in the kernel's pool, with each codec.
 
 use crate::kernel::PoolModel;
 use crate::{Candidate, CodecMeasurement};
@@ -27,9 +27,9 @@ const CLASS_CODEC: usize = 2;
 /// content's exact size, by which the same content is known under another key.
 const CLASS_CONTENTS_MIN: u64 = 256;
 
-/// Bytes to which all is rounded that a survey says of what pages take: four pages. What few
-/// contents take would tell which they are, to whoever has a page and four codecs, and so would
-/// the difference of two surveys.
+/// Bytes to which all is rounded that a survey says of what pages take: four pages. The size of few
+/// contents would tell which they are, to whoever has a page and four codecs, and so would the
+/// difference of two surveys.
 const ROUNDED_BYTES: u64 = 1 << 14;
 
 /// Bytes as they stand in a file.
@@ -43,7 +43,7 @@ pub(crate) fn class(bytes: &PoolBytes, page_size: u64) -> usize {
     (eighths.ceil() as usize).clamp(1, CLASSES) - 1
 }
 
-/// What the sampled contents of one class take together.
+/// Sums of the sampled contents of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClassSums {
     /// Contents of owners' samples.

@@ -1,5 +1,4 @@
-//! Whose a process is: what its control group says, and for virtual machines its
-//! command line.
+//! Owner of a process, by its control group, and for virtual machines by its command line.
 
 use std::fmt;
 use std::io;
@@ -14,7 +13,7 @@ use crate::survey::machine::of_host;
 /// Bytes of a name that a command line gives.
 const NAME_MAX: usize = 128;
 
-/// What kind of owner.
+/// Kind of owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnerKind {
     Service,
@@ -44,7 +43,7 @@ impl OwnerKind {
     }
 }
 
-/// Where runtimes keep what a container was started with, before and after its id.
+/// Paths of runtimes' container configurations, before and after the id.
 const CONFIGS: [(&str, &str); 2] = [
     (
         "/run/containerd/io.containerd.runtime.v2.task/k8s.io/",
@@ -56,7 +55,7 @@ const CONFIGS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What Kubernetes calls a container's pod, as containerd or CRI-O wrote it down.
+/// A container's pod in Kubernetes, as containerd or CRI-O wrote it down.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pod {
     pub namespace: String,
@@ -104,7 +103,7 @@ impl fmt::Display for Pod {
     }
 }
 
-/// Whose processes are.
+/// Owner of processes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// Its name in the survey, which no other owner has.
@@ -175,7 +174,7 @@ impl Owner {
 struct Groups {
     /// With the one of version 2 first, then those of version 1 that say the most.
     paths: Vec<String>,
-    /// Where its memory is charged.
+    /// Group it is charged to.
     memory: Option<String>,
 }
 
@@ -214,14 +213,14 @@ fn seen_from_above(path: &str) -> String {
     }
 }
 
-/// Whose a process is, by its status; nobody's where that cannot be read.
+/// A process's user, by its status; nobody where that cannot be read.
 fn uid_in(status: &str) -> u32 {
     let ids = process::status(status, "Uid");
     let first = ids.and_then(|ids| ids.split_whitespace().next()?.parse().ok());
     first.unwrap_or(u32::MAX)
 }
 
-/// What a group says goes before what a command line says, which anybody writes as he likes.
+/// A group's path goes before a command line, which anybody writes as he likes.
 fn of(groups: &Groups, command: &[String], uid: u32) -> Owner {
     let find = |of: fn(&str) -> Option<Owner>| groups.paths.iter().find_map(|path| of(path));
     find(machine_group)
@@ -269,12 +268,12 @@ fn shortened(name: &str) -> &str {
     &name[..end]
 }
 
-/// What a group's path says where it is a virtual machine's or a container's.
+/// Owner by a group's path, where it is a virtual machine or a container.
 fn machine_group(path: &str) -> Option<Owner> {
     known_group(path).filter(|owner| matches!(owner.kind, OwnerKind::Vm | OwnerKind::Container))
 }
 
-/// What a group's path says, if it says whose it is.
+/// Owner by a group's path, if it says one.
 fn known_group(path: &str) -> Option<Owner> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let (at, mut owner) = machine_or_container(&parts).or_else(|| unit(&parts))?;

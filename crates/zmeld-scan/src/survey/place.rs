@@ -1,4 +1,4 @@
-//! Where surveys go: a folder, where a file appears whole or not at all.
+//! Folder of surveys, in which a file appears whole or not at all.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::survey::key::{chance, hex};
 use crate::survey::run::Survey;
 use crate::survey::Error;
 
-/// What holds the surveys of this version, below a place.
+/// Folder of this version's surveys, below a place.
 pub(crate) const ROOT: &str = "zmeld-survey-2";
 
 /// The bit of a folder that hands its group to what is made in it.
@@ -35,7 +35,7 @@ impl Place {
         if text.is_empty() {
             return Err(bad(text.to_owned(), "it is empty: name a folder"));
         }
-        // What stands behind a scheme may be a secret, and is not shown.
+        // Text behind a scheme may be a secret, and is not shown.
         let scheme = text.split_once(":/").map_or("", |(scheme, _)| scheme);
         if !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Err(bad(
@@ -70,8 +70,8 @@ impl Place {
         Ok(path.display().to_string())
     }
 
-    /// Who reads surveys and has memory on a machine can try out what others hold there,
-    /// so nobody else may: but for a group to which its folder hands what is made in it.
+    /// Group permissions: `mode` in a setgid folder, else none. A reader of surveys who has memory
+    /// on a machine can try out what others hold there.
     fn group_mode(&self, mode: u32) -> u32 {
         match fs::metadata(&self.0).is_ok_and(|found| found.mode() & SETGID != 0) {
             true => mode,
@@ -79,8 +79,8 @@ impl Place {
         }
     }
 
-    /// Makes a folder that is not there, with those above it. What is there already and is
-    /// another user's is believed as little as a link would be.
+    /// Makes a folder that is not there, with those above it. Another user's folder is believed as
+    /// little as a link would be.
     fn make_folder(&self, folder: &Path) -> Result<(), Error> {
         let failed = |cause| FileError::new("make", folder, cause);
         let mut builder = fs::DirBuilder::new();

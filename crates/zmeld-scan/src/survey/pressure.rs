@@ -14,7 +14,7 @@ use zmeld_linux::{pressure, Host};
 
 use crate::survey::Error;
 
-/// Where the kernel says who waits for memory.
+/// The kernel's file of memory pressure.
 pub const PATH: &str = "/proc/pressure/memory";
 
 /// Some task waited for memory so much of the last 10 seconds, in percent.
@@ -63,7 +63,7 @@ pub fn is_told(host: &Host) -> bool {
     text.is_ok_and(|text| pressure::line(&text, "some").is_some())
 }
 
-/// Whether memory is short. A kernel that does not say has none; and tasks that wait while a fifth of
+/// Fails if memory is short. A kernel that does not say passes; and tasks that wait while a fifth of
 /// RAM is available wait at the limit of their own control group.
 fn check(host: &Host) -> Result<(), Error> {
     let text = host.read(meminfo::PATH).unwrap_or_default();
@@ -95,8 +95,8 @@ pub fn be_idle() -> bool {
     .is_ok()
 }
 
-/// Where memory runs out all the same, this process is ended before any other: the survey
-/// of tomorrow is as good. Where the system refuses, it is as any.
+/// Makes this process the first to be ended where memory runs out: the survey of tomorrow is as
+/// good. Returns false if the system refuses.
 pub fn be_first_to_go(host: &Host) -> bool {
     host.write("/proc/self/oom_score_adj", "1000").is_ok()
 }

@@ -1,4 +1,4 @@
-//! What a survey found, for people and as JSON: schema `zmeld.survey.result/1`.
+//! Result of a survey, for people and as JSON: schema `zmeld.survey.result/1`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::survey::sketch::Estimate;
 /// Owners that are listed; the file has all.
 const LISTED: usize = 12;
 
-/// What was left behind.
+/// Summary of a survey.
 #[derive(Serialize, JsonSchema)]
 pub struct SurveyResult {
     /// The file that was written.
@@ -50,7 +50,7 @@ pub struct SurveyResult {
     owners: Vec<SurveyOwner>,
     /// All of them together, as one.
     total: SurveyOwner,
-    /// What limits how exact this is.
+    /// Limits of its precision.
     notes: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct Reservoir<T> {
     /// How many came by.
     pub seen: u64,
     chance: fastrand::Rng,
-    /// What is drawn.
+    /// Drawn items.
     pub drawn: Vec<T>,
 }
 

@@ -49,10 +49,10 @@ pub const SKETCH_MIN: u32 = 64;
 /// The largest, for whoever wants every content of small machines: up to 1,600 a sketch
 /// is within 64 KiB, at 40 bytes a row, uncompressed.
 pub const SKETCH_MAX: u32 = 1 << 20;
-/// What it is if nothing is asked for.
+/// Default sketch size.
 pub const SKETCH: u32 = 1024;
 
-/// What a survey is asked for.
+/// Options of a survey.
 #[derive(Debug, Clone)]
 pub struct SurveyOptions {
     /// Which processes' memory; a survey for a fleet is of all.
@@ -120,7 +120,7 @@ pub(crate) struct OwnerResult {
     pub sketch: Sketch<PoolBytes>,
 }
 
-/// What a machine leaves behind.
+/// Survey of a machine.
 #[derive(Debug, Clone)]
 pub struct Survey {
     /// The machine, as its key names it.
@@ -150,7 +150,7 @@ pub struct Survey {
     pub(crate) held: u64,
     /// Whether the kernel says who waits for memory; where not, nothing gave way.
     pub(crate) is_pressure_told: bool,
-    /// What limits how exact this is.
+    /// Limits of its precision.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -187,8 +187,7 @@ impl Survey {
         })
     }
 
-    /// What a machine leaves whose memory is too short for a survey: that it is there. It has no
-    /// owners and is interrupted.
+    /// A survey without owners, interrupted, of a machine whose memory is too short for one.
     ///
     /// # Errors
     /// When the machine has no id, or the kernel gives no random bytes.
@@ -249,7 +248,7 @@ struct Planned {
     groups: Option<BTreeSet<String>>,
 }
 
-/// Who is there, the largest first; the small ones are one.
+/// Owners, the largest first; small ones are merged.
 fn plan(host: &Host, live: &LiveMemory) -> Vec<Planned> {
     let mut owners: BTreeMap<String, Planned> = BTreeMap::new();
     let mut reader = PatientReader::default();
@@ -303,7 +302,7 @@ fn together(small: Vec<Planned>) -> Planned {
     all
 }
 
-/// What reading takes that is the same for all owners.
+/// Parameters of reading that all owners share.
 struct Reading<'a> {
     key: &'a Key,
     options: &'a SurveyOptions,
@@ -464,7 +463,7 @@ impl Reading<'_> {
     }
 }
 
-/// What the pages of one owner meet.
+/// State of one owner's pages.
 struct OwnerState<'a> {
     collector: Collector,
     objects: &'a mut Objects,

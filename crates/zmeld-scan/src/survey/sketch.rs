@@ -32,9 +32,9 @@ pub struct Hash {
 pub struct Estimate {
     /// The estimate.
     pub value: f64,
-    /// Where the interval begins.
+    /// Lower bound.
     pub low: f64,
-    /// Where it ends.
+    /// Upper bound.
     pub high: f64,
 }
 
@@ -76,7 +76,7 @@ pub struct SketchRow<T> {
     pub hash: Hash,
     /// Pages that have it.
     pub count: u64,
-    /// What is known of it.
+    /// Its data.
     pub content: T,
 }
 
@@ -186,7 +186,7 @@ impl<T> SketchBuilder<T> {
         gone
     }
 
-    /// What is kept, to be changed.
+    /// Kept contents, mutable.
     pub fn contents_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.rows.values_mut().map(|(_, content)| content)
     }

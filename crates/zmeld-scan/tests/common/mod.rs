@@ -13,7 +13,7 @@ use std::sync::Mutex;
 pub use group::Group;
 use zmeld_scan::memory::{LiveMemory, LiveOptions, RegionKind, Selection, Source, Visit};
 
-/// What every child script starts with: memory by mmap, pages that say which they are.
+/// Start of every child script: memory by mmap, pages that say which they are.
 const PRELUDE: &str = r#"
 import mmap, ctypes, os, sys, struct, time, hashlib
 PAGE = mmap.PAGESIZE

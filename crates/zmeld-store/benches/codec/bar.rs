@@ -1,4 +1,4 @@
-//! What zword is held against: its figures by another codec's, with intervals.
+//! zword's figures by another codec's, with intervals.
 
 use zmeld_report::statistics::bootstrap::program_interval;
 use zmeld_report::{Column, Table};
@@ -17,7 +17,7 @@ fn verdict(at_most: f64, low: f64, high: f64) -> &'static str {
     }
 }
 
-/// What of a page is compared: its figure with one codec.
+/// Compared figure of a program's pages with one codec.
 pub type Figure<'a> = &'a dyn Fn(&Program, usize) -> Vec<f64>;
 /// One number of many.
 type Summary = fn(&mut [f64]) -> f64;

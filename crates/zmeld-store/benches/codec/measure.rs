@@ -10,12 +10,12 @@ use zmeld_store::{Codec, Stream};
 pub const PAGE: usize = 4096;
 /// Pages that one codec has in turn before the next has them.
 const BATCH: usize = 32;
-/// What is read before a page is decompressed with cold caches.
+/// Bytes read before a page is decompressed with cold caches.
 const COLD_BYTES: usize = 2 << 20;
 /// Every so many pages are decompressed with cold caches.
 const COLD_STEP: usize = 4;
 
-/// What each page of a program took with one codec; times in nanoseconds.
+/// Size and times of each page of a program with one codec, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
     /// Stored bytes; a page that does not fit is stored raw.
@@ -28,7 +28,7 @@ pub struct Taken {
 
 struct Work {
     stream: Stream,
-    /// What is stored of each page; one that is as long as a page is raw.
+    /// Stored bytes of each page; one that is as long as a page is raw.
     objects: Vec<Vec<u8>>,
     /// Objects of so many bytes are stored raw.
     huge: usize,

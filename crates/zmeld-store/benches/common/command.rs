@@ -1,5 +1,4 @@
-//! What the benchmarks have in common as commands: how they start and end, and show what
-//! they found.
+//! Benchmarks as commands: how they start and end, and show what they found.
 #![allow(dead_code)] // Each benchmark uses its part.
 
 use std::io::IsTerminal;

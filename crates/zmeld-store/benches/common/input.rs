@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_64};
 use zmeld_store::{fill_word, page_size};
 
-/// Where pages are taken from when nothing is named: code, its tables of
-/// constants, text and databases, as a machine's memory holds them too.
+/// Default sources of pages: code, its tables of constants, text and databases, as a machine's
+/// memory holds them too.
 const DEFAULT: &[&str] = &["/usr/lib", "/usr/bin", "/usr/libexec", "/usr/sbin"];
 
 /// Pages of one file at most, so that no file decides the result.
@@ -20,7 +20,7 @@ pub const FILE_PAGES_MAX: usize = 2048;
 /// Distinct pages, none of them same-filled.
 pub struct Pages {
     bytes: Vec<u8>,
-    /// What they are, in words.
+    /// Their description.
     pub about: String,
 }
 
@@ -116,7 +116,7 @@ pub fn random_at(seed: u64, at: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What such a number says of so many.
+/// Random index below `of`.
 pub fn chosen(random: u64, of: usize) -> usize {
     ((u128::from(random) * of as u128) >> 64) as usize
 }

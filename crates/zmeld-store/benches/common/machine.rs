@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-/// What a reader must know of the machine.
+/// Facts of the machine for a reader.
 pub struct Machine {
     pub cpu: String,
     /// Processors that this program may use.
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// What a busy machine does to the figures, if it is one.
+    /// Warning that the machine was busy, if it was.
     pub fn warning(&self) -> Option<String> {
         (self.load_at_start > 0.5).then(|| {
             format!(

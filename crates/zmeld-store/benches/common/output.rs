@@ -1,4 +1,4 @@
-//! What a benchmark of runs and tables prints.
+//! Output of a benchmark of runs and tables.
 
 use zmeld_report::document::{Document, Section, Tone};
 use zmeld_report::Table;
@@ -12,7 +12,7 @@ pub struct Measured<'a> {
     pub machine: &'a Machine,
     pub pages: &'a Pages,
     pub rounds: usize,
-    /// What else a reader has to know.
+    /// Other facts for a reader.
     pub conditions: Vec<(&'static str, String)>,
     pub tables: Vec<Table>,
 }

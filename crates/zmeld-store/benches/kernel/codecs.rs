@@ -19,7 +19,7 @@ const CONTENDERS: [(usize, &str, Option<u32>); 8] = [
     (MELDING_OFF, "zword", Some(2)),
 ];
 
-/// What pool bytes and speeds are compared with.
+/// Reference of pool bytes and speeds.
 const REFERENCE: usize = 0;
 
 const MEASURED: [Operation; 5] = [

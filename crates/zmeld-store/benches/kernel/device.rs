@@ -10,7 +10,7 @@ pub const ZRAM: usize = 0;
 /// Our driver, which takes no fingerprints, in [`SIDES`].
 pub const MELDING_OFF: usize = 1;
 
-/// What is compared: a driver, whose devices' names begin with its own, and what to write to
+/// Compared sides: a driver, whose devices' names begin with its own, and what to write to
 /// meld_mode. In the order of the tables' columns.
 pub const SIDES: [(&str, Option<&str>); 4] = [
     ("zram", None),

@@ -1,4 +1,4 @@
-//! What is done to the devices, and how long it takes.
+//! Work on the devices, and how long it takes.
 //!
 //! Devices take turns, a piece of the work at a time, in an order that rotates:
 //! what disturbs the machine for a moment disturbs all of them. The clock is the
@@ -90,7 +90,7 @@ impl Operation {
     }
 }
 
-/// What is measured with some devices.
+/// Work measured with some devices.
 pub struct Plan<'a> {
     pub name: String,
     pub pages: &'a Pages,

@@ -207,7 +207,7 @@ fn merged(places: &[[u64; 256]], tables: usize, table_of: &[u8]) -> Vec<[u64; 25
     sums
 }
 
-/// What each byte would cost an ideal coder, in whole 1/1024 bits.
+/// Cost of each byte for an ideal coder, in whole 1/1024 bits.
 fn bits_of(counts: &[u64; 256]) -> Vec<u64> {
     let total: u64 = counts.iter().map(|count| 2 * count + 1).sum();
     let bits = |count: u64| log2_1024(total) - log2_1024(2 * count + 1);
@@ -256,7 +256,7 @@ fn by_symbol(known: &[usize], counts: &[u64]) -> Vec<u64> {
     by_symbol
 }
 
-/// What the symbols of a width cost, by set.
+/// Cost of a width's symbols, by set.
 struct WordBits {
     /// By context and token.
     token: Vec<Vec<u64>>,
@@ -306,7 +306,7 @@ fn push_word_set(
     bits
 }
 
-/// What a kind with a mask costs, over all sets.
+/// Cost of a kind with a mask, over all sets.
 fn cost_of(
     kind: usize,
     m: usize,
@@ -342,7 +342,7 @@ fn cost_of(
 
 fn push_words(row: &mut Vec<u8>, sets: &[WordCounts], width: usize) {
     let mut known = known_tokens(sets);
-    // What is known must be a token, if one that never occurs.
+    // Known entries must be tokens, if ones that never occur.
     let masks = lengths::masks(width);
     let with_run =
         |run| (0..masks.len()).flat_map(move |m| (0..KINDS).map(move |k| token(k, m, run)));
@@ -411,7 +411,7 @@ fn lengths_of(counts: &Counts) -> Vec<u8> {
     row
 }
 
-/// Who says which set a page counts for.
+/// Basis of a page's set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// The size of its object: what makes sets differ to begin with.

@@ -1,4 +1,4 @@
-//! What kind of memory a mapping holds, and whether that was asked for.
+//! Kind of memory of a mapping, and whether it was asked for.
 //!
 //! A private mapping of a file holds two kinds of page: the process's own
 //! modified copies, and the file's. The page table tells which is which.

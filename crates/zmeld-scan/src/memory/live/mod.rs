@@ -36,14 +36,14 @@ pub enum Selection {
     Pids(Vec<i32>),
     /// One process and all its descendants.
     Tree(i32),
-    /// The processes in a control group and in all groups below it: a full
-    /// path (`/sys/fs/cgroup/memory/web`) or a path below a hierarchy's mount
-    /// (`web`, as `/proc/PID/cgroup` has it). What counts is where a process
-    /// is, not to which group a page is charged.
+    /// The processes in a control group and in all groups below it: a full path
+    /// (`/sys/fs/cgroup/memory/web`) or a path below a hierarchy's mount (`web`, as
+    /// `/proc/PID/cgroup` has it). A process's own group counts, not the group to which a page is
+    /// charged.
     Cgroup(PathBuf),
 }
 
-/// What to read of live memory.
+/// Live memory to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveOptions {
     /// Which processes.

@@ -16,12 +16,12 @@ use crate::memory::file::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
-/// What is kept of the name of a mapping.
+/// Characters kept of a name.
 const NAME_MAX: usize = 64;
 /// As many as are read as easily as one.
 const TABLE_PAGES: u64 = 512;
 
-/// What the page table says of one page.
+/// One page's entry in `pagemap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PagemapEntry(pub(crate) u64);
 

@@ -269,7 +269,7 @@ struct LiveWorker<'a> {
     entries: Vec<u8>,
     /// None while a thread has it that is held up.
     buffer: Option<Buffer>,
-    /// What the buffer will hold, in order.
+    /// Runs of the buffer, in order.
     runs: Vec<RegionRun>,
     /// Per page of the buffer: mapped more than once, or failed to be read.
     maybe_shared: Vec<bool>,
@@ -456,7 +456,7 @@ impl<'a> LiveWorker<'a> {
         }
     }
 
-    /// What is looked at now, and what later; none where no page is left to be found.
+    /// The part read now and the later one; none where no page is left to be found.
     fn split(&mut self, part: MappingPart) -> Option<(MappingPart, Option<MappingPart>)> {
         let (visited, page_size) = (part.visited, self.shared.page_size);
         let (process, mapping) = (&visited.process, &visited.mapping);
@@ -770,7 +770,7 @@ fn is_zero(page: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What an open process is left for is never a missing privilege: it was opened.
+    /// An opened process is never left for a missing privilege.
     #[test]
     fn a_process_that_holds_its_reader_up_has_not_ended() {
         use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, TimedOut};

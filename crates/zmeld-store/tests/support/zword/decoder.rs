@@ -15,7 +15,7 @@ const KIND_NEAR: u8 = 2;
 const KIND_FAR: u8 = 3;
 const KIND_LINEAR: u8 = 4;
 
-/// Who wants to know what was read. `width` is 0 for 64 bits, 1 for 32.
+/// Observer of what is read. `width` is 0 for 64 bits, 1 for 32.
 pub trait Observer {
     /// A block begins: its mode, and the set of codes that the rest is of.
     fn block(&mut self, _mode: u8, _set: usize) {}

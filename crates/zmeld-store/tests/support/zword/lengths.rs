@@ -42,13 +42,13 @@ pub const BYTE_TOKEN_BITS: u8 = 10;
 /// The same of a literal, and of anything else.
 pub const LITERAL_BITS: u8 = 9;
 
-/// Where things stand.
+/// Offsets in a row.
 pub mod layout {
     use super::{BYTE_TABLES, CONTEXTS, KINDS, MASKS, SETS, WORD_TABLES};
 
     /// Behind the known tokens: table by group, place and count.
     pub const TABLE_OF: usize = 512;
-    /// What a kind with a mask costs; for encoders.
+    /// Cost of a kind with a mask; for encoders.
     pub const COSTS: usize = TABLE_OF + 4 * 8 * 4;
     /// The sets of one width.
     pub const WORD_SETS: usize = COSTS + KINDS * MASKS;
@@ -137,7 +137,7 @@ impl WordCodes {
     }
 }
 
-/// What is known of a literal of a word before it is read.
+/// Context of a literal of a word before it is read.
 #[derive(Debug, Clone, Copy)]
 pub struct LiteralPlace {
     /// The kind of its token.
