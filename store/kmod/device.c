@@ -217,8 +217,14 @@ static int store_make(struct zm_device *device, u64 pages,
 	};
 	int err;
 
+	/* As zram, whose table would be too large. */
+	if (pages > ZM_SLOTS_MAX)
+		return -ENOMEM;
 	zm_codecs_choose(device, &options);
 	err = zm_store_create(&options, store);
+	/* As zram: what a codec refused is not asked of it again. */
+	if (err == -EINVAL)
+		zm_codecs_reset(device);
 	if (err)
 		return err;
 	if (!device->backing_file)
@@ -244,7 +250,7 @@ int zm_device_refuse_loop(struct zm_device *device)
 
 /*
  * Gives the device its size and a store. -EBUSY: it has one; -EINVAL: no
- * size, too large, or a codec refuses its parameters; -ENOMEM.
+ * size, or a codec refuses its parameters; -ENOMEM, also for too large a size.
  */
 int zm_device_init(struct zm_device *device, u64 disksize)
 {
@@ -273,9 +279,6 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 		set_capacity_and_notify(device->disk,
 					disksize >> SECTOR_SHIFT);
 	}
-	/* As zram: what a codec refused is not asked of it again. */
-	if (err == -EINVAL)
-		zm_codecs_reset(device);
 	zm_device_unlock_settings(device);
 	if (err)
 		dev_err(disk_to_dev(device->disk),

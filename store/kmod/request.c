@@ -300,10 +300,10 @@ static void bio_discard(struct zm_device *device, struct bio *bio)
 /*
  * Swap no longer needs the page. Called with spinning locks held, on 7.2 with
  * interrupts off. Unlike zram's, which tries the lock and counts what it missed, this is
- * never missed: it waits for who holds the slot's lock, which nobody does for longer
- * than a page's bytes are copied, compared or, where the page is the slot's alone,
- * decompressed. Nothing is compressed, allocated or waited for under it, and nobody is
- * kept from running meanwhile.
+ * never missed: for each page it waits for who holds the slot's lock, which nobody does
+ * for longer than a page's bytes are copied, compared or, where the page is the slot's
+ * alone, decompressed, and the interrupts of that processor come on top. Nothing is
+ * compressed, allocated or waited for under it, but for the pool's own locks.
  */
 static void slot_free_notify(struct block_device *bdev, unsigned long index)
 {

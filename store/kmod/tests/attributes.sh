@@ -209,8 +209,11 @@ for codec in ${CODEC:+zword-dense} $(codecs); do
 done
 put reset 1 >/dev/null
 
-# So does each at another level.
-for row in lz4:8 lz4hc:3 zstd:-5 zstd:9 deflate:1 zword:2; do
+# So does each at another level. A multiple of 2^26 makes lib/lz4 write other pages, zram's too.
+levels="lz4:8 lz4hc:3 zstd:-5 zstd:9 deflate:1 zword:2"
+[ "$DEVICE" = zram ] || levels="$levels lz4:67108864 lz4:2147483647 lz4:-2147483647 lzo:2147483647
+	lz4hc:2147483647 lz4hc:-2147483647 zstd:-2147483647"
+for row in $levels; do
 	[ -z "$CODEC" ] || break
 	case " $(codecs) " in
 	*" ${row%%:*} "*) ;;

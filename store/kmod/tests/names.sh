@@ -18,6 +18,7 @@ lines() {
 	cat <<'LINES'
 ls -d /sys/module/zram
 modprobe -r zram; ls -d /dev/zram0; modprobe zram
+echo zstd >comp_algorithm; echo 32T >disksize; cat initstate; grep -o '\[.*\]' comp_algorithm
 echo 842 >comp_algorithm
 echo zstd >comp_algorithm; echo dict=/bin/sh >algorithm_params
 echo deflate >comp_algorithm; echo deflate.winbits=-12 >algorithm_params
@@ -99,6 +100,9 @@ modprobe -r zram
 ok "and is rid of it by that name" sh -c "! grep -q '^zmeld ' /proc/modules"
 
 lines | grep -v '^full$' >/tmp/lines
+for said in zram zmeld; do
+	same "lines tried on $said" "$(wc -l </tmp/lines)" "$(wc -l </tmp/$said)"
+done
 paste -d '\t' /tmp/lines /tmp/zram /tmp/zmeld | sed 's/^/# /'
 paste -d '\t' /tmp/lines /tmp/zram /tmp/zmeld |
 	awk -F '\t' '$2 != $3 { print "| `" $1 "` | " $2 " | " $3 " |" }' >/tmp/differs

@@ -2,6 +2,13 @@
 /* lz4, by the kernel's lib/lz4. The level is the acceleration. */
 #include "codec_lz4.h"
 
+/*
+ * As of LZ4_ACCELERATION_MAX of the library's later versions: 64 of these are more than a
+ * page. lib/lz4 has no bound, and makes a step of 0 of a multiple of 2^26, with which it
+ * writes matches of a place with itself: another page comes back.
+ */
+#define ACCELERATION_MAX	65537
+
 static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	*ctx = codec_alloc(LZ4_MEM_COMPRESS);
@@ -13,7 +20,8 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 			void *dst, size_t *dst_size)
 {
 	int size = LZ4_compress_fast(src, dst, (int)src_size, (int)*dst_size,
-				     params->level, ctx);
+				     min(params->level, ACCELERATION_MAX),
+				     ctx);
 
 	if (size <= 0)
 		return -ENOSPC;

@@ -264,7 +264,7 @@ static struct seat *seat_free(struct zm_streams *streams, unsigned int own)
 
 /*
  * Whoever has a seat may be kept from running, as a group is that had its share of
- * time: so nobody waits for one while another is free. Between finding a seat and
+ * time: so all are looked at before one is waited for. Between finding a seat and
  * locking it the processor may have gone, and its stream with it: then there is one
  * where the borrower runs now.
  */
