@@ -137,7 +137,9 @@ impl script::Case for Root {
                         let tiers = tiers.map(|tier| format!("tier {}", tier.name));
                         let left = loaded.left_out.iter();
                         let left = left.map(|(part, it)| format!("left {part}: {it}"));
-                        tiers.chain(left).collect()
+                        let none = loaded.config.without_tiers;
+                        let none = none.then(|| "and no other tier".to_owned());
+                        tiers.chain(left).chain(none).collect()
                     }
                     Err(err) => Outcome {
                         errors: vec![(err.to_string(), String::new())],
