@@ -8,6 +8,7 @@
 #define pr_fmt(fmt) "zword: " fmt
 
 #include <linux/err.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 
 #include "compat.h"
