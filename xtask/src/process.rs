@@ -34,6 +34,18 @@ impl std::fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
+/// A program had not ended in time.
+#[derive(Debug)]
+pub struct TookLonger(Duration);
+
+impl std::fmt::Display for TookLonger {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(out, "took longer than {} s and was ended", self.0.as_secs())
+    }
+}
+
+impl std::error::Error for TookLonger {}
+
 /// Ends a function with the reason why something cannot be had or run here.
 macro_rules! unavailable {
     ($($reason:tt)*) => {
@@ -232,7 +244,7 @@ fn wait_watching(
         }
         if started.elapsed() > limit {
             end_group(child)?;
-            bail!("took longer than {} s and was ended", limit.as_secs());
+            return Err(TookLonger(limit).into());
         }
         watch();
         sleep(pause);

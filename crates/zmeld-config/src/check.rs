@@ -277,8 +277,8 @@ impl Check<'_> {
         };
         if rule.room_below < rule.end_below {
             let what = format!(
-                "{} is less than end_below, {}: what was not tried is not given up; write more",
-                rule.room_below, rule.end_below
+                "{} is less than end_below, {}: memory is reclaimed before programs are ended; write {} or more",
+                rule.room_below, rule.end_below, rule.end_below
             );
             self.error("watch.guard.room_below", what);
         }

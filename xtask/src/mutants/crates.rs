@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::switches::{self, Mutant, REACHED, VARIABLE};
 use super::{ranked, Found, RustSources, DRAWN};
-use crate::process::{command_line, git, output_of, unavailable, was_interrupted, Log};
+use crate::process::{command_line, git, output_of, unavailable, Log, TookLonger};
 use crate::rust_tests::cargo;
 use crate::{tools, workspace};
 
@@ -110,7 +110,17 @@ fn copied(copy: &Path, texts: &BTreeMap<String, String>) -> Result<()> {
         "--others",
         "--exclude-standard",
     ]);
-    for file in output_of(&mut list)?.split_terminator('\0') {
+    let listed = output_of(&mut list)?;
+    let listed: BTreeSet<&str> = listed.split_terminator('\0').collect();
+    fs::create_dir_all(copy)?;
+    for old in workspace::all_files(copy)? {
+        let name = old.strip_prefix(copy)?.to_string_lossy().into_owned();
+        if !listed.contains(&*name) {
+            workspace::remove(&old)?;
+        }
+    }
+    // A crate that is gone has no manifest.
+    for file in listed {
         let (from, to) = (root.join(file), copy.join(file));
         let bytes = match texts.get(file) {
             Some(text) => text.clone().into_bytes(),
@@ -243,8 +253,9 @@ impl Test {
         let limit = Duration::from_secs(60) + self.took * 10;
         match log.run_for(&mut command, limit) {
             Ok(ended) => Ok(ended.succeeded()),
-            Err(error) if was_interrupted() => Err(error),
-            Err(_) => Ok(false),
+            // It came to no end.
+            Err(error) if error.is::<TookLonger>() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Setting for Source {
         FILE_SIZE.take(reader, open, &mut size);
         match (open.node("device"), open.node("file"), open.node("size")) {
             (Some(_), None, Some(node)) => {
-                let what = "is for a file; a device is used whole: remove it";
+                let what = "is for a swap file; a device is used whole: remove it, or write file = for device =";
                 reader.wrong(&node.place, &open.key("size"), what);
             }
             (None, None, _) => {

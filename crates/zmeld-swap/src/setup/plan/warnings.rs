@@ -47,7 +47,9 @@ impl Planner<'_> {
             if !self.asked_for(tier) {
                 continue;
             }
-            let limit = device.memory_limit.map(|it| it.bytes(ram).min(ram));
+            // A limit that RAM cannot reach limits nothing.
+            let limit = device.memory_limit.map(|it| it.bytes(ram));
+            let limit = limit.filter(|it| *it < ram);
             if limit.is_none() {
                 unlimited.push((name, size));
             }

@@ -104,9 +104,9 @@ fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     ended
 }
 
-/// The alternate screen without a cursor, and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
+/// The alternate screen without a cursor, where no line goes on in the next, and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?1049l\x1b[?25h";
 
 /// Abilities of the terminal.
 struct Canvas {
@@ -127,13 +127,17 @@ impl Canvas {
             ..view
         };
         let (lines, first, shown) = screen::lines(look, &style, view);
-        // Each line is cleared behind what it has, and all that is below the last one.
-        let mut text = lines.join("\x1b[K\r\n");
+        // Each line is cleared before it is written: behind one that is as wide as the terminal its
+        // last column would be. So is all that is below the last line.
+        let mut text = lines.join("\r\n\x1b[K");
+        if lines.len() < usize::from(rows) {
+            text += "\r\n\x1b[J";
+        }
         if !self.is_utf8 {
             text = ascii(&text);
         }
         let mut out = stdout().lock();
-        write!(out, "\x1b[H{text}\x1b[K\x1b[J")?;
+        write!(out, "\x1b[H\x1b[K{text}")?;
         out.flush()?;
         Ok((first, shown))
     }

@@ -4,7 +4,7 @@
 //! Colour only repeats what is said in words.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::groups::Hierarchy;
@@ -165,6 +165,33 @@ fn holds(tier: &TierState) -> u64 {
     tier.used_bytes.or(pool).unwrap_or(0)
 }
 
+/// Adds how much a group can still take, and each above it, to `rooms`: each is looked at once,
+/// however deep groups are.
+fn room(
+    host: &Host,
+    hierarchy: &Hierarchy,
+    group: &Path,
+    available_bytes: u64,
+    rooms: &mut HashMap<PathBuf, u64>,
+) {
+    let version = hierarchy.version;
+    let above = group.ancestors();
+    let mut unknown: Vec<&Path> = above
+        .take_while(|it| it.starts_with(&hierarchy.top) && !rooms.contains_key(*it))
+        .collect();
+    let known = unknown.last().and_then(|it| rooms.get(it.parent()?));
+    let mut room = known.copied().unwrap_or(available_bytes);
+    while let Some(group) = unknown.pop() {
+        // Without a limit it says "max".
+        let limit = host.read_u64(group.join(version.limit_file()));
+        let usage = host.read_u64(group.join(version.usage_file()));
+        if let (Ok(limit), Ok(usage)) = (limit, usage) {
+            room = room.min(limit.saturating_sub(usage));
+        }
+        rooms.insert(group.to_owned(), room);
+    }
+}
+
 /// The groups with pages in swap, the one with the most first, each with its programs; at last
 /// those without that are pressed.
 fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
@@ -181,19 +208,16 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
             groups.entry(path.clone()).or_default();
         }
     }
-    let version = hierarchy.version;
-    let (limit, usage) = (version.limit_file(), version.usage_file());
-    let room = |group: &Path| {
-        let above = group
-            .ancestors()
-            .take_while(|it| it.starts_with(&hierarchy.top));
-        let free = above.filter_map(|it| {
-            // Without a limit it says "max".
-            let limit = host.read_u64(it.join(limit)).ok()?;
-            Some(limit.saturating_sub(host.read_u64(it.join(usage)).ok()?))
-        });
-        free.fold(now.memory.available_bytes, u64::min)
-    };
+    let mut rooms = HashMap::new();
+    for group in groups.keys() {
+        room(
+            host,
+            &hierarchy,
+            group,
+            now.memory.available_bytes,
+            &mut rooms,
+        );
+    }
     let sum = |programs: &[Program]| programs.iter().map(|it| it.swapped_bytes).sum::<u64>();
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, programs)| Reverse(sum(programs)));
@@ -203,7 +227,7 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
         rows.push(InSwap {
             name: hierarchy.shown(&group),
             bytes: sum(&programs),
-            room: Some(room(&group)),
+            room: rooms.get(&group).copied(),
             waited: pressure.and_then(|it| Some(waited(&Pressure::parse(&it)?))),
             is_at_limit: limited.get(&group).is_some_and(|it| it.is_at_limit()),
         });
