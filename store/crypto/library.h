@@ -6,6 +6,7 @@
 #ifndef ZWORD_LIBRARY_H
 #define ZWORD_LIBRARY_H
 
+#include <linux/mm.h>
 #include <linux/types.h>
 
 /* Levels: quick; or a twentieth less memory in five times the time. */

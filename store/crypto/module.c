@@ -8,7 +8,6 @@
 #define pr_fmt(fmt) "zword: " fmt
 
 #include <linux/err.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 
 #include "compat.h"

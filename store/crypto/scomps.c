@@ -6,7 +6,6 @@
  *	zword-dense  level 2, a twentieth less memory in five times the time
  */
 #include <linux/err.h>
-#include <linux/mm.h>
 #include <linux/module.h>
 
 #include "compat.h"

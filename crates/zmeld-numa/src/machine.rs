@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::FileError;
+use zmeld_report::units::plural;
 
 use crate::error::{within, Error};
 
@@ -270,13 +271,14 @@ impl NumaMachine {
 
 impl fmt::Display for NumaMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counted = |number: usize, of: &str| match number {
-            1 => format!("1 {of}"),
-            many => format!("{many} {of}s"),
-        };
-        let nodes = counted(self.nodes(), "node");
-        let processors = counted(self.processors_total(), "processor");
-        write!(f, "{}: {nodes}, {processors}", self.name)
+        let (nodes, processors) = (self.nodes(), self.processors_total());
+        write!(
+            f,
+            "{}: {nodes} node{}, {processors} processor{}",
+            self.name,
+            plural(nodes as u64),
+            plural(processors as u64)
+        )
     }
 }
 

@@ -179,6 +179,14 @@ pub fn bytes_real(value: f64) -> String {
     not_finite(value).unwrap_or_else(|| bytes_text(value))
 }
 
+/// The letter that makes a noun plural, if it is.
+pub fn plural(count: u64) -> &'static str {
+    match count {
+        1 => "",
+        _ => "s",
+    }
+}
+
 /// A count, exact: `9999`, `12 345 678` (with narrow no-break spaces).
 pub fn count(value: u64) -> String {
     grouped(&value.to_string())

@@ -2,7 +2,7 @@
 
 use zmeld_config::advice::size;
 use zmeld_report::text;
-use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::units::{bytes, count, percent, plural};
 use zmeld_report::{cells, Axis, Bars, Column, Document, Estimate, Histogram, Section, Table};
 use zmeld_report::{Tone, Unit};
 
@@ -79,14 +79,6 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
                 plural(result.threads as u64)
             ),
         )
-}
-
-/// The letter that makes a noun plural, if it is.
-fn plural(count: u64) -> &'static str {
-    match count {
-        1 => "",
-        _ => "s",
-    }
 }
 
 fn lead(result: &ScanResult) -> String {

@@ -113,13 +113,13 @@ fn copied(copy: &Path, texts: &BTreeMap<String, String>) -> Result<()> {
     let listed = output_of(&mut list)?;
     let listed: BTreeSet<&str> = listed.split_terminator('\0').collect();
     fs::create_dir_all(copy)?;
+    // What is gone, such as a crate without a manifest, would be built still.
     for old in workspace::all_files(copy)? {
         let name = old.strip_prefix(copy)?.to_string_lossy().into_owned();
         if !listed.contains(&*name) {
             workspace::remove(&old)?;
         }
     }
-    // A crate that is gone has no manifest.
     for file in listed {
         let (from, to) = (root.join(file), copy.join(file));
         let bytes = match texts.get(file) {
@@ -239,11 +239,9 @@ impl Test {
     /// Whether it passes with this variable; one that comes to no end does not.
     fn passes(&self, log: &Log, variable: (&str, &str)) -> Result<bool> {
         // A changed program sees no processes but its own.
-        let mut command = match tools::is_root() {
-            true => Command::new("unshare"),
-            false => Command::new(&self.program),
-        };
+        let mut command = Command::new(&self.program);
         if tools::is_root() {
+            command = Command::new("unshare");
             command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
             command.arg(&self.program);
         }

@@ -43,6 +43,16 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// RAM that cannot be had without swapping.
+    pub fn used_bytes(&self) -> u64 {
+        self.total_bytes.saturating_sub(self.available_bytes)
+    }
+
+    /// All that is in swap.
+    pub fn swap_used_bytes(&self) -> u64 {
+        self.swap_total_bytes.saturating_sub(self.swap_free_bytes)
+    }
+
     /// Reads `/proc/meminfo`'s text.
     pub fn parse(text: &str) -> Memory {
         let memory = Meminfo::new(text);

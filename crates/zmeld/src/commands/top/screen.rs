@@ -104,8 +104,7 @@ impl Look {
     /// Owners of pages in swap, and the RAM that they need to come back: compression frees its own
     /// then, which a group's limit does not count.
     fn whose(&self) -> Table {
-        let now = &self.status.observation;
-        let used = in_swap(now);
+        let used = self.status.observation.memory.swap_used_bytes();
         let kept = self.status.accounting.compression_bytes;
         let part = 1.0 - (kept as f64 / used.max(1) as f64).min(1.0);
         zmeld_report::table!("", for it in &self.groups,
@@ -138,11 +137,8 @@ impl Moment {
         Moment {
             waiting: now.pressure.map_or(f64::NAN, |it| waited(&it)),
             rates: RATES.map(|(_, get)| rate(get)),
-            ram_used: now
-                .memory
-                .total_bytes
-                .saturating_sub(now.memory.available_bytes) as f64,
-            swap_used: in_swap(now) as f64,
+            ram_used: now.memory.used_bytes() as f64,
+            swap_used: now.memory.swap_used_bytes() as f64,
             tiers: tiers.map(|it| (it.name.clone(), holds(it))).collect(),
         }
     }
@@ -150,13 +146,6 @@ impl Moment {
 
 fn waited(pressure: &Pressure) -> f64 {
     pressure.some.avg10_percent / 100.0
-}
-
-fn in_swap(now: &Observation) -> u64 {
-    let memory = &now.memory;
-    memory
-        .swap_total_bytes
-        .saturating_sub(memory.swap_free_bytes)
 }
 
 /// Bytes that a tier holds.
@@ -223,13 +212,20 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     groups.sort_by_key(|(_, programs)| Reverse(sum(programs)));
     let mut rows = Vec::new();
     for (group, mut programs) in groups {
-        let pressure = host.read(group.join("memory.pressure")).ok();
+        let limited = limited.get(&group);
+        let pressure = match limited.and_then(|it| it.pressure) {
+            None => host
+                .read(group.join("memory.pressure"))
+                .ok()
+                .and_then(|it| Pressure::parse(&it)),
+            known => known,
+        };
         rows.push(InSwap {
             name: hierarchy.shown(&group),
             bytes: sum(&programs),
             room: rooms.get(&group).copied(),
-            waited: pressure.and_then(|it| Some(waited(&Pressure::parse(&it)?))),
-            is_at_limit: limited.get(&group).is_some_and(|it| it.is_at_limit()),
+            waited: pressure.as_ref().map(waited),
+            is_at_limit: limited.is_some_and(|it| it.is_at_limit()),
         });
         programs.sort_by_key(|it| Reverse(it.swapped_bytes));
         rows.extend(programs.into_iter().map(|it| InSwap {
