@@ -12,8 +12,8 @@
 #include "page.h"
 #include "selftest.h"
 
-_Static_assert(ZWORD_QUICK == ZWORD_LEVEL_GLANCE &&
-	       ZWORD_DENSE == ZWORD_LEVEL_ALL, "the codec's own levels");
+static_assert(ZWORD_QUICK == ZWORD_LEVEL_GLANCE &&
+	      ZWORD_DENSE == ZWORD_LEVEL_ALL, "the codec's own levels");
 
 static bool check_writes = true;
 module_param(check_writes, bool, 0644);

@@ -18,6 +18,7 @@
 #define PAGE		4096u
 #define HEAD		2	/* bytes before the recipe */
 #define LEVELS		3
+#define OP_SIZE		12u	/* of a recipe, in bytes */
 
 struct target {
 	const struct zm_codec_ops *ops;
@@ -83,16 +84,40 @@ static void meet_hostile_object(struct target *t, const u8 *data, size_t size,
 	free(page);
 }
 
+/* A recipe's operation in bytes, as a fuzzer has it. */
+static void recipe_read(const u8 *from, struct zword_grammar_op *op)
+{
+	op->kind = from[0] % ZWORD_GRAMMAR_KINDS;
+	op->value = from[1];
+	op->at = (u16)get_unaligned_le16(from + 2);
+	op->length = (u16)get_unaligned_le16(from + 4);
+	op->other = (u16)get_unaligned_le16(from + 6);
+	op->seed = get_unaligned_le32(from + 8);
+}
+
+static void recipe_write(u8 *to, const struct zword_grammar_op *op)
+{
+	to[0] = op->kind;
+	to[1] = op->value;
+	to[2] = (u8)op->at;
+	to[3] = (u8)(op->at >> 8);
+	to[4] = (u8)op->length;
+	to[5] = (u8)(op->length >> 8);
+	to[6] = (u8)op->other;
+	to[7] = (u8)(op->other >> 8);
+	put_unaligned_le32(op->seed, to + 8);
+}
+
 /* A page by the operations of a recipe; what is too short for one is left. */
 static void make_page(const u8 *recipe, size_t size, u8 *page, u32 page_size)
 {
 	struct zword_grammar_op op;
 
 	memset(page, 0, page_size);
-	for (; size >= ZWORD_GRAMMAR_OP_SIZE; size -= ZWORD_GRAMMAR_OP_SIZE) {
-		zword_grammar_read(recipe, &op);
+	for (; size >= OP_SIZE; size -= OP_SIZE) {
+		recipe_read(recipe, &op);
 		zword_grammar_do(&op, page, page_size);
-		recipe += ZWORD_GRAMMAR_OP_SIZE;
+		recipe += OP_SIZE;
 	}
 }
 
@@ -193,8 +218,8 @@ static u32 recipe_draw(struct zword_grammar *grammar, u8 *recipe, u32 room)
 	u32 count = zword_grammar_draw(grammar, ops), k;
 
 	for (k = 0; k < count && k < room; k++)
-		zword_grammar_write(recipe + k * ZWORD_GRAMMAR_OP_SIZE,
-				    &ops[k]);
+		recipe_write(recipe + k * OP_SIZE,
+			     &ops[k]);
 	return k;
 }
 
@@ -203,9 +228,9 @@ static u32 recipe_mutate(struct zword_grammar *grammar, u8 *recipe, u32 count,
 			 u32 room)
 {
 	u32 at = zword_grammar_below(&grammar->state, count), last = count - 1;
-	u8 *op_at = recipe + at * ZWORD_GRAMMAR_OP_SIZE;
-	u8 *next = op_at + ZWORD_GRAMMAR_OP_SIZE;
-	size_t behind = (last - at) * ZWORD_GRAMMAR_OP_SIZE;
+	u8 *op_at = recipe + at * OP_SIZE;
+	u8 *next = op_at + OP_SIZE;
+	size_t behind = (last - at) * OP_SIZE;
 	struct zword_grammar_op op;
 
 	switch (zword_grammar_random(grammar) & 7) {
@@ -222,12 +247,12 @@ static u32 recipe_mutate(struct zword_grammar *grammar, u8 *recipe, u32 count,
 	case 5:
 		if (count == room)
 			break;
-		memmove(next, op_at, behind + ZWORD_GRAMMAR_OP_SIZE);
+		memmove(next, op_at, behind + OP_SIZE);
 		count++;
 		break;
 	}
 	zword_grammar_draw_op(grammar, &op);
-	zword_grammar_write(op_at, &op);
+	recipe_write(op_at, &op);
 	return count;
 }
 
@@ -243,17 +268,17 @@ size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
 	u32 count, room;
 	u64 random = zword_grammar_random(&grammar);
 
-	if (size_max < HEAD + ZWORD_GRAMMAR_OP_SIZE || !(random & 3))
+	if (size_max < HEAD + OP_SIZE || !(random & 3))
 		return LLVMFuzzerMutate(data, size, size_max);
 	if (size < HEAD || !(random & 7 << 2)) {
 		data[0] = (u8)(random >> 8);
 		data[1] = (u8)(random >> 16);
 	}
 	grammar.page_size = page_size_of(data[1]);
-	room = (u32)((size_max - HEAD) / ZWORD_GRAMMAR_OP_SIZE);
+	room = (u32)((size_max - HEAD) / OP_SIZE);
 	count = size < HEAD ? 0 :
-		(u32)((size - HEAD) / ZWORD_GRAMMAR_OP_SIZE);
+		(u32)((size - HEAD) / OP_SIZE);
 	count = count ? recipe_mutate(&grammar, data + HEAD, count, room) :
 			recipe_draw(&grammar, data + HEAD, room);
-	return HEAD + count * ZWORD_GRAMMAR_OP_SIZE;
+	return HEAD + count * OP_SIZE;
 }

@@ -16,58 +16,24 @@
 /* Bits that are there after a refill, at least. */
 #define ZWORD_REFILLED	56
 
-static inline u64 zword_get_le64(const u8 *at)
+/* Eight bytes, in the machine's own order: nothing is said about them. */
+static inline void zword_copy_8(void *to, const void *from)
 {
-	u64 word = zm_get64(at);
-
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	word = __builtin_bswap64(word);
-#endif
-	return word;
-}
-
-static inline void zword_put_le64(u8 *at, u64 word)
-{
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	word = __builtin_bswap64(word);
-#endif
-	zm_put64(at, word);
-}
-
-/*
- * Byte by byte, which compilers make one instruction of: a kernel built without
- * builtins calls memcpy() for two bytes.
- */
-static inline u32 zword_get_le16(const u8 *at)
-{
-	return at[0] | (u32)at[1] << 8;
-}
-
-static inline u32 zword_get_le32(const u8 *at)
-{
-	return at[0] | (u32)at[1] << 8 | (u32)at[2] << 16 | (u32)at[3] << 24;
-}
-
-static inline void zword_put_le32(u8 *at, u32 word)
-{
-	at[0] = (u8)word;
-	at[1] = (u8)(word >> 8);
-	at[2] = (u8)(word >> 16);
-	at[3] = (u8)(word >> 24);
+	put_unaligned(get_unaligned((const u64 *)from), (u64 *)to);
 }
 
 /* A word of 8 or 4 bytes. */
 static inline u64 zword_get_word(const u8 *at, u32 width)
 {
-	return width == 8 ? zword_get_le64(at) : zword_get_le32(at);
+	return width == 8 ? get_unaligned_le64(at) : get_unaligned_le32(at);
 }
 
 static inline void zword_put_word(u8 *at, u64 word, u32 width)
 {
 	if (width == 8)
-		zword_put_le64(at, word);
+		put_unaligned_le64(word, at);
 	else
-		zword_put_le32(at, (u32)word);
+		put_unaligned_le32((u32)word, at);
 }
 
 /* What one word is more than another, in digits of -128 to 127, each 128 more. */
@@ -102,7 +68,7 @@ static inline void zword_reader_start(struct zword_reader *reader, u32 at)
 
 static inline u32 zword_reader_taken(const struct zword_reader *reader)
 {
-	return (u32)__builtin_clzll(reader->bits);
+	return 64 - (u32)fls64(reader->bits);
 }
 
 /* size: of the whole object, eight bytes at least where any is left. */
@@ -115,9 +81,9 @@ static inline void zword_refill(struct zword_reader *reader, const u8 *src,
 	reader->at += taken / 8;
 	end = reader->at + 8;
 	if (end <= size)
-		word = zword_get_le64(src + reader->at);
+		word = get_unaligned_le64(src + reader->at);
 	else if (end < size + 8)
-		word = zword_get_le64(src + size - 8) >> 8 * (end - size);
+		word = get_unaligned_le64(src + size - 8) >> 8 * (end - size);
 	else
 		word = 0;
 	reader->bits = (word | ZWORD_READER_MARK) >> taken % 8;
@@ -157,7 +123,7 @@ static inline bool zword_flush(struct zword_writer *writer, u8 *dst,
 			       u32 capacity)
 {
 	if (writer->at + 8 <= capacity) {
-		zword_put_le64(dst + writer->at, writer->bits);
+		put_unaligned_le64(writer->bits, dst + writer->at);
 		writer->at += writer->count >> 3;
 		writer->bits >>= writer->count & ~7u;
 		writer->count &= 7;

@@ -106,10 +106,6 @@ struct zword_byte_parse {
 	u8 literal[ZWORD_BLOCK_SIZE + 16];
 };
 
-/* What a thorough parse of bytes looks back: how many places its chains hold. */
-#define ZWORD_CHAIN_PLACES \
-	(ZWORD_BLOCK_SIZE / 2 - (ZWORD_BLOCK_SIZE < 4096 ? 0 : 32))
-
 struct zword_chains {
 	u16 head[ZWORD_POSITIONS];			/* by 4 bytes */
 	u16 before[ZWORD_CHAIN_PLACES];	/* by place: the one before it */
@@ -133,11 +129,11 @@ struct zword_encoding {
 	};
 };
 
-_Static_assert(sizeof(struct zword_word_memory) <= ZWORD_READ_SIZE &&
-	       sizeof(struct zword_byte_memory) <= ZWORD_READ_SIZE &&
-	       ZWORD_READ_SIZE % 8 == 0, "of a read");
-_Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE &&
-	       ZWORD_READ_SIZE <= ZWORD_WORK_SIZE, "of a stream");
+static_assert(sizeof(struct zword_word_memory) <= ZWORD_READ_SIZE &&
+	      sizeof(struct zword_byte_memory) <= ZWORD_READ_SIZE &&
+	      ZWORD_READ_SIZE % 8 == 0, "of a read");
+static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE &&
+	      ZWORD_READ_SIZE <= ZWORD_WORK_SIZE, "of a stream");
 
 /* What a parse takes: bits of each stream; then bytes, and all with the header. */
 struct zword_size {
@@ -159,11 +155,11 @@ u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 #define ZWORD_SUM_BITS		21
 #define ZWORD_VOTE_MASK		((1ull << ZWORD_VOTE_BITS) - 1)
 
-_Static_assert((ZWORD_SETS - 1) * ZWORD_SUM_BITS <= 64, "sums in one word");
-_Static_assert((ZWORD_WORD_LITERALS_MAX + ZWORD_WORD_TOKENS_MAX + 8ull) *
+static_assert((ZWORD_SETS - 1) * ZWORD_SUM_BITS <= 64, "sums in one word");
+static_assert((ZWORD_WORD_LITERALS_MAX + ZWORD_WORD_TOKENS_MAX + 8ull) *
 	       ZWORD_VOTE_MASK < 1ull << ZWORD_SUM_BITS,
 	       "no sum of words reaches the next one");
-_Static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 8) * ZWORD_VOTE_MASK <
+static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 8) * ZWORD_VOTE_MASK <
 	       1ull << ZWORD_SUM_BITS, "no sum of bytes reaches the next one");
 
 /* The set with the fewest bits, by the sum of votes; count: how many there were. */
@@ -179,8 +175,8 @@ static inline u64 zword_vote(u32 vote)
 
 /* What 7 bits left of the last byte leave room for. */
 #define ZWORD_LITERALS_A_FLUSH	6
-_Static_assert(7 + ZWORD_LITERALS_A_FLUSH * ZWORD_LITERAL_CODE_MAX <= 63,
-	       "bits of a writer");
+static_assert(7 + ZWORD_LITERALS_A_FLUSH * ZWORD_LITERAL_CODE_MAX <= 63,
+	      "bits of a writer");
 
 /* What to parse, all in bytes. */
 struct zword_part {

@@ -27,8 +27,8 @@ static u32 firsts_of(u32 count)
 
 /* Between two refills, escapes aside. */
 #define TOKENS_A_REFILL		6
-_Static_assert(TOKENS_A_REFILL * ZWORD_TOKEN_CODE_MAX <= ZWORD_REFILLED,
-	       "bits of a reader");
+static_assert(TOKENS_A_REFILL * ZWORD_TOKEN_CODE_MAX <= ZWORD_REFILLED,
+	      "bits of a reader");
 
 /* One of the two halves of the tokens. */
 struct half {
@@ -41,8 +41,8 @@ struct half {
 static __always_inline void symbol_put(struct half *half,
 				       const struct zword_symbol *symbol)
 {
-	zm_put64(half->literal, zm_get64(symbol));
-	zm_put64(half->literal + 8, zm_get64((const u8 *)symbol + 8));
+	zword_copy_8(half->literal, symbol);
+	zword_copy_8(half->literal + 8, (const u8 *)symbol + 8);
 	half->literal += symbol->count;
 	*half->step++ = symbol->step;
 }
@@ -151,8 +151,8 @@ static inline void literal_read(const struct zword_word_set *tables,
 
 /* Steps between two refills. */
 #define STEPS_A_REFILL		6
-_Static_assert(STEPS_A_REFILL * ZWORD_LITERAL_CODE_MAX <= ZWORD_REFILLED,
-	       "bits of a reader");
+static_assert(STEPS_A_REFILL * ZWORD_LITERAL_CODE_MAX <= ZWORD_REFILLED,
+	      "bits of a reader");
 
 /* Literal k is in lane k modulo 4; the lanes that are given begin with the first. */
 static noinline void literals_read(const struct zword_word_set *tables,
@@ -271,8 +271,8 @@ static __always_inline u64 spread(const struct zword_mask *mask,
 {
 	const u8 *from = literal - ZWORD_LITERAL_ROOM;
 
-	return (zword_get_le64(from + mask->low_from) & mask->low) |
-	       (zword_get_le64(from + mask->high_from) & mask->high);
+	return (get_unaligned_le64(from + mask->low_from) & mask->low) |
+	       (get_unaligned_le64(from + mask->high_from) & mask->high);
 }
 
 /* Any token, with all checks; seldom, so on its own. */
@@ -288,7 +288,7 @@ static noinline bool word_make(struct making *making,
 
 	making->literal += mask->count;
 	back = (making->back & kind->stay) + kind->least +
-	       (zword_get_le16(making->literal) & kind->offset) * width;
+	       (get_unaligned_le16(making->literal) & kind->offset) * width;
 	making->back = back;
 	making->literal += kind->bytes;
 	if (!step->advance)
@@ -387,7 +387,7 @@ static __always_inline bool token_make(struct making *making,
 	u64 word, reference;
 
 	back = (making->back & kind->stay) + kind->least +
-	       (zword_get_le16(offset) & kind->offset) * width;
+	       (get_unaligned_le16(offset) & kind->offset) * width;
 	twice = back + (back & kind->twice);
 	if (twice > making->at || making->at > making->limit) {
 		struct making slow = *making;
@@ -463,7 +463,7 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 
 	if (size < 2)
 		return false;
-	first = src[0] | (u32)src[1] << 8;
+	first = get_unaligned_le16(src);
 	wide = (first & ZWORD_HEADER_WIDE) != 0;
 	header->mode = first & 3;
 	header->set = first >> ZWORD_SET_SHIFT & (ZWORD_SETS - 1);
@@ -479,8 +479,7 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 		return false;
 	for (k = 0; k < streams - 1; k++) {
 		header->start[k] = at;
-		at += wide ? src[2 + 2 * k] | (u32)src[3 + 2 * k] << 8 :
-			     src[2 + k];
+		at += wide ? get_unaligned_le16(src + 2 + 2 * k) : src[2 + k];
 	}
 	header->start[k] = at;
 	header->start[k + 1] = size;
@@ -488,9 +487,9 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 }
 
 /* A reader takes the eight bytes up to a block's end, whose first are the header's. */
-_Static_assert(ZWORD_HEADER_SIZE(ZWORD_WORD_STREAMS, 0) + 1 >= sizeof(u64) &&
-	       ZWORD_BYTE_STREAMS >= ZWORD_WORD_STREAMS,
-	       "nothing is read in front of a block");
+static_assert(ZWORD_HEADER_SIZE(ZWORD_WORD_STREAMS, 0) + 1 >= sizeof(u64) &&
+	      ZWORD_BYTE_STREAMS >= ZWORD_WORD_STREAMS,
+	      "nothing is read in front of a block");
 
 static int block_decode(const struct zword_tables *tables,
 			struct zword_work *work, struct zword_decoding *job)
@@ -528,7 +527,7 @@ int zword_decompress(const struct zword_tables *tables,
 		if (job.from + ZWORD_BLOCK_SIZE < dst_size) {
 			if (src_size < 2)
 				return -EBADMSG;
-			size = src[0] | (u32)src[1] << 8;
+			size = get_unaligned_le16(src);
 			src += 2;
 			src_size -= 2;
 			if (size > src_size)

@@ -8,8 +8,8 @@
 
 /* Tokens between two refills of all streams: an offset takes a code and 8 bits. */
 #define TOKENS_A_REFILL		3u
-_Static_assert(TOKENS_A_REFILL * (ZWORD_LITERAL_CODE_MAX + 8) <= ZWORD_REFILLED,
-	       "bits of a reader");
+static_assert(TOKENS_A_REFILL * (ZWORD_LITERAL_CODE_MAX + 8) <= ZWORD_REFILLED,
+	      "bits of a reader");
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
 /* An entry holds the class of its literal where its length ends. */
@@ -36,11 +36,6 @@ static bool lane_end(const struct zword_byte_set *tables,
 		entry = literal_read(tables, &lane, entry, literal);
 	}
 	return zword_reader_used(&lane) == job->header.start[stream + 1];
-}
-
-static inline u8 *lane_limit(u8 *limit, u8 *end)
-{
-	return limit < end ? limit : end;
 }
 
 static int literals_read(const struct zword_byte_set *tables, u8 *literal,
@@ -71,9 +66,9 @@ static int literals_read(const struct zword_byte_set *tables, u8 *literal,
 			ed = literal_read(tables, &d, ed, ld++);
 		}
 	}
-	if (!lane_end(tables, a, ea, la, lane_limit(literal + quarter, end), job, 3) ||
-	    !lane_end(tables, b, eb, lb, lane_limit(literal + 2 * quarter, end), job, 4) ||
-	    !lane_end(tables, c, ec, lc, lane_limit(literal + 3 * quarter, end), job, 5) ||
+	if (!lane_end(tables, a, ea, la, min(literal + quarter, end), job, 3) ||
+	    !lane_end(tables, b, eb, lb, min(literal + 2 * quarter, end), job, 4) ||
+	    !lane_end(tables, c, ec, lc, min(literal + 3 * quarter, end), job, 5) ||
 	    !lane_end(tables, d, ed, ld, end, job, 6))
 		return -EBADMSG;
 	return 0;
@@ -228,8 +223,8 @@ static const u8 multiples[8] = { 0, 8, 8, 9, 8, 10, 12, 14 };
 /* At most COPY_STEP bytes, from eight bytes before or more. */
 static inline void quick_copy(u8 *to, const u8 *from)
 {
-	zm_put64(to, zm_get64(from));
-	zm_put64(to + 8, zm_get64(from + 8));
+	zword_copy_8(to, from);
+	zword_copy_8(to + 8, from + 8);
 }
 
 /* The same of more bytes. */

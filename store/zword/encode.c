@@ -7,9 +7,8 @@
  */
 #include "block.h"
 
-/* Every eighth word of 8 bytes is looked at, of small blocks every second one. */
-#define GLANCE_STEP	(ZWORD_BLOCK_SIZE < 1024 ? 16 : ZWORD_BLOCK_SIZE / 64)
-#define GLANCES		(ZWORD_BLOCK_SIZE / GLANCE_STEP)
+/* One word of 8 bytes in each step is looked at. */
+#define GLANCES		(ZWORD_BLOCK_SIZE / ZWORD_GLANCE_STEP)
 #define OF_GLANCES(share)	(((share) * GLANCES + 63) / 64)
 
 /* Of 64: from here on a block is text and nothing else is tried. */
@@ -24,15 +23,14 @@
 #define HARD_BYTES	6u
 
 /* Two places where a part of a block is parsed to see which mode suits it. */
-#define PROBE_SIZE	(ZWORD_BLOCK_SIZE < 128 ? 16 : ZWORD_BLOCK_SIZE / 8)
 #define PROBE_FIRST	(ZWORD_BLOCK_SIZE * 5 / 16 & ~7u)
 #define PROBE_SECOND	(ZWORD_BLOCK_SIZE * 13 / 16 & ~7u)
-_Static_assert(PROBE_SECOND + PROBE_SIZE <= ZWORD_BLOCK_SIZE &&
-	       ZWORD_BLOCK_SIZE % GLANCE_STEP == 0, "places in the block");
+static_assert(PROBE_SECOND + ZWORD_PROBE_SIZE <= ZWORD_BLOCK_SIZE &&
+	      ZWORD_BLOCK_SIZE % ZWORD_GLANCE_STEP == 0, "places in the block");
 /* What each mode's guess at its bits is multiplied with, by 20: guesses differ. */
 #define PROBE_SCALE	20u
 /* With so many bits and more, a block will not fit an object. */
-#define PROBE_HOPELESS	(2 * PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
+#define PROBE_HOPELESS	(2 * ZWORD_PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
 
 /* An object of more takes a whole page of the pool. */
 #define SIZE_USEFUL	(ZWORD_BLOCK_SIZE * 3625 / 4096)
@@ -123,11 +121,11 @@ static struct glance glance_at(const u8 *block)
 	u32 step, at, high;
 	u64 word, other;
 
-	for (step = 0; step < ZWORD_BLOCK_SIZE; step += GLANCE_STEP) {
+	for (step = 0; step < ZWORD_BLOCK_SIZE; step += ZWORD_GLANCE_STEP) {
 		/* Not always the same field of a structure. */
-		at = step + step / GLANCE_STEP * 24 % GLANCE_STEP;
-		word = zword_get_le64(block + at);
-		other = zword_get_le64(block + (at ^ 8));
+		at = step + step / ZWORD_GLANCE_STEP * 24 % ZWORD_GLANCE_STEP;
+		word = get_unaligned_le64(block + at);
+		other = get_unaligned_le64(block + (at ^ 8));
 		glance.hard += bytes_differ(word, other) >= HARD_BYTES;
 		if (is_text(word)) {
 			glance.text++;
@@ -159,8 +157,8 @@ enum effort {
 };
 
 /* False: given up. */
-static bool parse(struct job *job, u32 mode, const struct zword_part *part,
-		  enum effort effort)
+static bool block_parse(struct job *job, u32 mode, const struct zword_part *part,
+			enum effort effort)
 {
 	const struct zword_word_encoder *encoder =
 		&job->tables->word_encoder[mode];
@@ -178,24 +176,24 @@ static bool parse(struct job *job, u32 mode, const struct zword_part *part,
 }
 
 /* How many bits a part of the block takes, about, multiplied with the scale. */
-static u32 probe(struct job *job, u32 mode, u32 place)
+static u32 block_probe(struct job *job, u32 mode, u32 place)
 {
 	static const u8 scale[] = { PROBE_SCALE, 21, 21 };
 	const struct zword_part part = {
 		.page = job->page,
 		.from = job->from + place,
-		.size = PROBE_SIZE,
+		.size = ZWORD_PROBE_SIZE,
 		.limit = ZWORD_BLOCK_SIZE,
 	};
 
-	parse(job, mode, &part, QUICK);
+	block_parse(job, mode, &part, QUICK);
 	return scale[mode] * (mode == ZWORD_BYTES ?
 			      job->work->byte.spent :
 			      job->work->word.spent);
 }
 
 /* The set of codes that suits what was parsed. */
-static u32 elect(struct job *job, u32 mode)
+static u32 block_elect(struct job *job, u32 mode)
 {
 	if (mode == ZWORD_BYTES)
 		return zword_bytes_elect(&job->tables->byte_encoder,
@@ -205,7 +203,7 @@ static u32 elect(struct job *job, u32 mode)
 }
 
 /* The bytes that what was parsed takes. */
-static u32 measure(struct job *job, u32 mode, u32 set)
+static u32 block_measure(struct job *job, u32 mode, u32 set)
 {
 	struct zword_size size;
 
@@ -219,7 +217,7 @@ static u32 measure(struct job *job, u32 mode, u32 set)
 }
 
 /* The bytes written; 0: there is no room. */
-static u32 write(struct job *job, u32 mode, u32 set)
+static u32 block_write(struct job *job, u32 mode, u32 set)
 {
 	if (mode == ZWORD_BYTES)
 		return zword_bytes_write(&job->tables->byte_encoder,
@@ -241,17 +239,17 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 	};
 	u32 written, set, size = 0;
 
-	if (!parse(job, mode, &part, effort))
+	if (!block_parse(job, mode, &part, effort))
 		return;
-	set = elect(job, mode);
+	set = block_elect(job, mode);
 	if (job->has_best) {
-		size = measure(job, mode, set);
+		size = block_measure(job, mode, set);
 		if (size >= job->best)
 			return;
 	}
-	written = write(job, mode, set);
+	written = block_write(job, mode, set);
 	if (!written && !size)
-		size = measure(job, mode, set);
+		size = block_measure(job, mode, set);
 	job->best = written ? written : size;
 	job->is_written = written > 0;
 	job->has_best = true;
@@ -278,8 +276,9 @@ static void all_try(struct job *job)
 
 	for (mode = 0; mode < ZWORD_RAW; mode++) {
 		size[mode] = SIZE_HOPELESS;
-		if (parse(job, mode, &part, QUICK))
-			size[mode] = measure(job, mode, elect(job, mode));
+		if (block_parse(job, mode, &part, QUICK))
+			size[mode] = block_measure(job, mode,
+						   block_elect(job, mode));
 		if (size[mode] < least)
 			least = size[mode];
 	}
@@ -305,18 +304,18 @@ static enum zword_mode mode_choose(struct job *job)
 	if (glance.hard < HARD_LIKELY && !is_likely[ZWORD_WORDS_32] &&
 	    !is_likely[ZWORD_BYTES])
 		return ZWORD_WORDS_64;
-	best = probe(job, ZWORD_WORDS_64, PROBE_FIRST);
+	best = block_probe(job, ZWORD_WORDS_64, PROBE_FIRST);
 	for (mode = ZWORD_WORDS_32; mode <= ZWORD_BYTES; mode++) {
 		if (!is_likely[mode])
 			continue;
-		bits = probe(job, mode, PROBE_FIRST);
+		bits = block_probe(job, mode, PROBE_FIRST);
 		if (bits >= best)
 			continue;
 		best = bits;
 		best_mode = mode;
 	}
 	if (glance.hard >= HARD_LIKELY && best >= PROBE_HOPELESS / 2 &&
-	    best + probe(job, best_mode, PROBE_SECOND) >= PROBE_HOPELESS)
+	    best + block_probe(job, best_mode, PROBE_SECOND) >= PROBE_HOPELESS)
 		return ZWORD_RAW;
 	return best_mode;
 }

@@ -7,13 +7,11 @@
 /* The symbol of a token, whose longer counts follow it. */
 static inline u32 symbol_of(const struct zword_byte_token *token)
 {
-	u32 literals = token->literals < ZWORD_LITERALS_LONG ?
-		       token->literals : ZWORD_LITERALS_LONG;
-	u32 length = (u32)token->length - ZWORD_MATCH_MIN;
+	u32 literals = min_t(u32, token->literals, ZWORD_LITERALS_LONG);
+	u32 length = token->length - ZWORD_MATCH_MIN;
 
-	if (length > ZWORD_LENGTH_LONG)
-		length = ZWORD_LENGTH_LONG;
-	return zword_byte_token(literals, length, token->match);
+	return zword_byte_token(literals, min_t(u32, length, ZWORD_LENGTH_LONG),
+				token->match);
 }
 
 /* The symbols of the numbers of a token, as they stand in the stream; how many. */
@@ -242,10 +240,8 @@ u32 zword_bytes_write(const struct zword_byte_encoder *tables,
 		return 0;
 	for (k = 0; k < ZWORD_LANES; k++) {
 		start[2 + k] = writer.at;
-		first = k * quarter < parse->literals ? k * quarter :
-							parse->literals;
-		last = first + quarter < parse->literals ? first + quarter :
-							   parse->literals;
+		first = min(k * quarter, parse->literals);
+		last = min(first + quarter, parse->literals);
 		if (!lane_write(codes, tables->class_of, parse->literal + first,
 				last - first, &writer, dst, capacity))
 			return 0;

@@ -90,8 +90,8 @@ static __always_inline u32 token_add(const struct zword_word_encoder *tables,
 }
 
 /* Two tokens a flush, escaped even. */
-_Static_assert(7 + 2 * (ZWORD_TOKEN_CODE_MAX + ZWORD_TOKEN_BITS) <= 63,
-	       "bits of a writer");
+static_assert(7 + 2 * (ZWORD_TOKEN_CODE_MAX + ZWORD_TOKEN_BITS) <= 63,
+	      "bits of a writer");
 
 static bool tokens_write(const struct zword_word_encoder *tables,
 			 const struct zword_word_codes *codes,

@@ -5,7 +5,7 @@
  * A recipe is a list of operations, and each writes one region of the page: noise of
  * any alphabet, words, text, a copy of another region, a changed byte. Lengths,
  * distances and places are mostly those at which the codec does something else.
- * A recipe is drawn from a seed, or read from bytes that a fuzzer changes.
+ * A recipe is drawn from a seed.
  *
  * Invariants:
  *   - the same recipe makes the same page, on every machine;
@@ -39,7 +39,6 @@ struct zword_grammar_op {
 	u32 seed;
 };
 
-#define ZWORD_GRAMMAR_OP_SIZE	12u	/* in bytes of a recipe */
 #define ZWORD_GRAMMAR_OPS_MAX	10u	/* of one that is drawn */
 
 /* SplitMix64 (G. Steele, D. Lea, C. Flood, 2014). */
@@ -124,7 +123,7 @@ static __always_inline u64 zword_grammar_word(const struct zword_grammar_op *op,
 static inline void zword_grammar_put(u8 *to, u32 room, u64 word)
 {
 	if (room >= 8) {
-		zword_put_le64(to, word);
+		put_unaligned_le64(word, to);
 		return;
 	}
 	for (; room; room--, word >>= 8)
@@ -139,8 +138,8 @@ static __always_inline void zword_grammar_fill(const struct zword_grammar_op *op
 	u32 k;
 
 	for (k = 0; k + 8 <= length; k += 8)
-		zword_put_le64(to + k,
-			       zword_grammar_word(op, kind, state, k / 8));
+		put_unaligned_le64(zword_grammar_word(op, kind, state, k / 8),
+				   to + k);
 	zword_grammar_put(to + k, length - k,
 			  zword_grammar_word(op, kind, state, k / 8));
 }
@@ -165,7 +164,7 @@ static inline void zword_grammar_text(const struct zword_grammar_op *op,
 		for (size = 8; words[word][size - 1] == ' '; )
 			size--;
 		zword_grammar_put(to + k, length - k,
-				  zword_get_le64((const u8 *)words[word]));
+				  get_unaligned_le64((const u8 *)words[word]));
 		k += size + 1;
 	}
 }
@@ -401,31 +400,6 @@ static inline u32 zword_grammar_draw(struct zword_grammar *grammar,
 	for (; edits; edits--)
 		zword_grammar_draw_op(grammar, &ops[count++]);
 	return count;
-}
-
-/* A recipe's operation in bytes, as a fuzzer has it. */
-static inline void zword_grammar_read(const u8 *from,
-				      struct zword_grammar_op *op)
-{
-	op->kind = from[0] % ZWORD_GRAMMAR_KINDS;
-	op->value = from[1];
-	op->at = (u16)zword_get_le16(from + 2);
-	op->length = (u16)zword_get_le16(from + 4);
-	op->other = (u16)zword_get_le16(from + 6);
-	op->seed = zword_get_le32(from + 8);
-}
-
-static inline void zword_grammar_write(u8 *to, const struct zword_grammar_op *op)
-{
-	to[0] = op->kind;
-	to[1] = op->value;
-	to[2] = (u8)op->at;
-	to[3] = (u8)(op->at >> 8);
-	to[4] = (u8)op->length;
-	to[5] = (u8)(op->length >> 8);
-	to[6] = (u8)op->other;
-	to[7] = (u8)(op->other >> 8);
-	zword_put_le32(to + 8, op->seed);
 }
 
 /* Page number `number` of a seed, as the tests count them. */

@@ -1477,4 +1477,4 @@ const u8 zword_lengths[] = {
 
 const size_t zword_lengths_size = sizeof(zword_lengths);
 
-_Static_assert(sizeof(zword_lengths) == ZWORD_L_SIZE, "a whole set");
+static_assert(sizeof(zword_lengths) == ZWORD_L_SIZE, "a whole set");

@@ -34,10 +34,10 @@ static inline u32 length_at(const u8 *page, u32 one, u32 other, u32 end)
 	u64 differ;
 
 	while (other + 8 <= end) {
-		differ = zword_get_le64(page + one) ^
-			 zword_get_le64(page + other);
+		differ = get_unaligned_le64(page + one) ^
+			 get_unaligned_le64(page + other);
 		if (differ)
-			return other - begin + (u32)__builtin_ctzll(differ) / 8;
+			return other - begin + __ffs64(differ) / 8;
 		one += 8;
 		other += 8;
 	}
@@ -60,7 +60,7 @@ static inline void literals_take(struct zword_byte_parse *parse, const u8 *page,
 		return;
 	}
 	for (k = 0; k < count; k += 8)
-		zm_put64(to + k, zm_get64(page + from + k));
+		zword_copy_8(to + k, page + from + k);
 }
 
 static inline void token_take(struct zword_byte_parse *parse, u32 literals,
@@ -89,7 +89,7 @@ struct match {
 	u32 length;
 };
 
-static inline void remember(const struct scan *scan, u64 word, u32 at)
+static inline void place_remember(const struct scan *scan, u64 word, u32 at)
 {
 	scan->positions->longer[hash_of_8(word)] = (u16)at;
 	scan->positions->shorter[hash_of_4(word)] = (u16)at;
@@ -104,11 +104,11 @@ static inline bool match_find(const struct scan *scan, struct match *match)
 {
 	const u8 *page = scan->page;
 	u32 at = scan->at;
-	u64 word = zword_get_le64(page + at), next;
+	u64 word = get_unaligned_le64(page + at), next;
 	u32 longer = scan->positions->longer[hash_of_8(word)];
 	u32 shorter = scan->positions->shorter[hash_of_4(word)];
 
-	remember(scan, word, at);
+	place_remember(scan, word, at);
 	match->start = at;
 	if (at + 1 >= scan->again &&
 	    (u32)(word >> 8) ==
@@ -118,15 +118,15 @@ static inline bool match_find(const struct scan *scan, struct match *match)
 		return true;
 	}
 	match->from = longer;
-	if (zword_get_le64(page + longer) == word)
+	if (get_unaligned_le64(page + longer) == word)
 		return true;
 	match->from = shorter;
 	if ((u32)zword_get_word(page + shorter, 4) != (u32)word)
 		return false;
 	/* One more byte on, there may be a longer one. */
-	next = zword_get_le64(page + at + 1);
+	next = get_unaligned_le64(page + at + 1);
 	longer = scan->positions->longer[hash_of_8(next)];
-	if (zword_get_le64(page + longer) == next) {
+	if (get_unaligned_le64(page + longer) == next) {
 		match->start = at + 1;
 		match->from = longer;
 	}
@@ -204,9 +204,9 @@ static inline bool match_take(struct scan *scan,
 	scan->at = scan->anchor;
 	if (scan->at >= scan->end - TAIL)
 		return true;
-	remember(scan, zword_get_le64(scan->page + match->start + 2),
-		 match->start + 2);
-	word = zword_get_le64(scan->page + scan->at - 2);
+	place_remember(scan, get_unaligned_le64(scan->page + match->start + 2),
+		       match->start + 2);
+	word = get_unaligned_le64(scan->page + scan->at - 2);
 	scan->positions->longer[hash_of_8(word)] = (u16)(scan->at - 2);
 	scan->positions->shorter[hash_of_4(word >> 8)] = (u16)(scan->at - 1);
 	return true;
@@ -260,7 +260,7 @@ bool zword_bytes_parse(struct zword_encoding *work,
 #define COST_NEAR	18u
 #define COST_FAR	26u
 
-_Static_assert(sizeof(((struct zword_chains *)0)->head) <=
+static_assert(sizeof(((struct zword_chains *)0)->head) <=
 	       sizeof(struct zword_positions), "they are cleared");
 
 struct chains {
@@ -277,25 +277,25 @@ struct best {
 };
 
 /* Where the place before one stands; that of a place far behind it, too. */
-static inline u16 *before(const struct chains *chains, u32 place)
+static inline u16 *place_before(const struct chains *chains, u32 place)
 {
 	return &chains->in->before[(place - chains->from) % ZWORD_CHAIN_PLACES];
 }
 
 /* The place before this one; what is not set is the begin of the page. */
-static inline u32 chain(const struct chains *chains, u32 at)
+static inline u32 place_chain(const struct chains *chains, u32 at)
 {
 	u32 word = (u32)zword_get_word(chains->page + at, 4);
 	u16 *head = &chains->in->head[hash_of_4(word)];
 	u32 place = *head;
 
-	*before(chains, at) = (u16)place;
+	*place_before(chains, at) = (u16)place;
 	*head = (u16)at;
 	return place;
 }
 
-static inline void consider(const struct chains *chains, u32 at, u32 place,
-			    struct best *best)
+static inline void match_consider(const struct chains *chains, u32 at, u32 place,
+				  struct best *best)
 {
 	const u8 *page = chains->page;
 	u32 offset = at - place, length, cost, most = best->match.length;
@@ -318,22 +318,22 @@ static inline void consider(const struct chains *chains, u32 at, u32 place,
 				      .length = length };
 }
 
-static inline void best_find(const struct chains *chains, u32 at,
-			     struct best *best)
+static inline void match_find_best(const struct chains *chains, u32 at,
+				   struct best *best)
 {
-	u32 place = chain(chains, at), links, next;
+	u32 place = place_chain(chains, at), links, next;
 
 	*best = (struct best){ .saved = 0 };
 	/* Before the first byte there are no others. */
 	if (!at)
 		return;
 	if (at >= chains->again)
-		consider(chains, at, at - chains->again, best);
+		match_consider(chains, at, at - chains->again, best);
 	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
-		consider(chains, at, place, best);
+		match_consider(chains, at, place, best);
 		if (place < chains->from || at - place >= ZWORD_CHAIN_PLACES)
 			return;
-		next = *before(chains, place);
+		next = *place_before(chains, place);
 		if (next >= place)
 			return;
 		place = next;
@@ -363,12 +363,12 @@ bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 	parsed->tokens = 0;
 	parsed->literals = 0;
 	while (scan.at < scan.end - TAIL) {
-		best_find(&chains, scan.at++, &best);
+		match_find_best(&chains, scan.at++, &best);
 		if (!best.saved)
 			continue;
 		/* One that begins later is better if it saves more. */
 		while (scan.at < scan.end - TAIL) {
-			best_find(&chains, scan.at++, &next);
+			match_find_best(&chains, scan.at++, &next);
 			if (next.saved <= best.saved)
 				break;
 			best = next;
@@ -377,7 +377,7 @@ bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 			return false;
 		chains.again = scan.again;
 		while (scan.at < scan.anchor && scan.at < scan.end - TAIL)
-			chain(&chains, scan.at++);
+			place_chain(&chains, scan.at++);
 		scan.at = scan.anchor > scan.at ? scan.anchor : scan.at;
 	}
 	rest_put(&scan, parsed);

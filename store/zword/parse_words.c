@@ -14,7 +14,7 @@
 #define COST_CHEAP	(11 * COST_BIT)
 
 /* A word before the page. */
-static const u64 nothing[1];
+static const u64 zero_word[1];
 
 /* One word and where it comes from. */
 struct choice {
@@ -45,7 +45,7 @@ static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
 	const u8 *from = page + (at - back);
 
 	if (at < back)
-		from = (const u8 *)nothing;
+		from = (const u8 *)zero_word;
 	return zword_get_word(from, width);
 }
 
@@ -58,15 +58,10 @@ static __always_inline u32 set_of(u64 word, u64 reference, u32 width)
 	return width == 4 ? set & 15 : set;
 }
 
-static inline u32 lesser(u32 one, u32 other)
-{
-	return one < other ? one : other;
-}
-
 /* Whole words of so many bytes that are equal. */
 static inline u32 equal_of(u64 differ, u32 width)
 {
-	return (u32)__builtin_ctzll(differ) / 8 & -width;
+	return __ffs64(differ) / 8 & -width;
 }
 
 /*
@@ -77,13 +72,13 @@ static inline u32 equal_of(u64 differ, u32 width)
 static inline u32 run_of(const struct scan *scan, u32 width)
 {
 	u32 at = scan->at, begin = at, back = scan->back;
-	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	u32 end = min(scan->end, at + ZWORD_RUN_MAX * width);
 	const u8 *page = scan->page;
 	u64 differ;
 
 	for (; at + 8 <= end; at += 8) {
-		differ = zword_get_le64(page + at) ^
-			 zword_get_le64(page + at - back);
+		differ = get_unaligned_le64(page + at) ^
+			 get_unaligned_le64(page + at - back);
 		if (differ)
 			return at - begin + equal_of(differ, width);
 	}
@@ -96,12 +91,12 @@ static inline u32 run_of(const struct scan *scan, u32 width)
 static inline u32 zeros_of(const struct scan *scan, u32 width)
 {
 	u32 at = scan->at, begin = at;
-	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	u32 end = min(scan->end, at + ZWORD_RUN_MAX * width);
 	const u8 *page = scan->page;
 	u64 word;
 
 	for (; at + 8 <= end; at += 8) {
-		word = zword_get_le64(page + at);
+		word = get_unaligned_le64(page + at);
 		if (word)
 			return at - begin + equal_of(word, width);
 	}
@@ -113,7 +108,7 @@ static inline u32 zeros_of(const struct scan *scan, u32 width)
 static __always_inline u32 near_cost(const struct scan *scan, u32 back,
 				     u32 width)
 {
-	u32 words = lesser(back / width, ZWORD_NEAR_MAX + 1);
+	u32 words = min(back / width, ZWORD_NEAR_MAX + 1);
 
 	return scan->tables->offset_cost[words - 1];
 }
@@ -140,10 +135,10 @@ static __always_inline void look_elsewhere(const struct scan *scan,
 	u32 back = scan->at - place, best, number;
 
 	best = candidate(choice->cost, 0, choice->set);
-	best = lesser(best, candidate(costs[ZWORD_ZERO][zero_set], 1, zero_set));
-	best = lesser(best, candidate(costs[ZWORD_LINEAR][linear_set], 2,
-				      linear_set));
-	best = lesser(best, candidate(costs[ZWORD_NEAR][other_set] +
+	best = min(best, candidate(costs[ZWORD_ZERO][zero_set], 1, zero_set));
+	best = min(best, candidate(costs[ZWORD_LINEAR][linear_set], 2,
+				   linear_set));
+	best = min(best, candidate(costs[ZWORD_NEAR][other_set] +
 				      near_cost(scan, back, width), 3,
 				      other_set));
 	number = best >> 8 & 3;
@@ -169,8 +164,8 @@ static __always_inline void take_whole(const struct scan *scan,
 }
 
 /* In come the word and the one at the stride. */
-static __always_inline void choose(const struct scan *scan,
-				   struct choice *choice, u32 width)
+static __always_inline void word_choose(const struct scan *scan,
+					struct choice *choice, u32 width)
 {
 	u32 whole_place, high_place;
 	u16 *whole, *high;
@@ -220,9 +215,9 @@ static __always_inline void choose(const struct scan *scan,
 /* What a reference is worth that also fits the next word. */
 #define COST_NEXT	(9 * COST_BIT / 2)
 
-static __always_inline void consider(const struct scan *scan,
-				     struct choice *best, u32 kind,
-				     u64 reference, u32 back, u32 width)
+static __always_inline void word_consider(const struct scan *scan,
+					  struct choice *best, u32 kind,
+					  u64 reference, u32 back, u32 width)
 {
 	u32 set = kind == ZWORD_ZERO ? zword_bytes_set(best->word) :
 				       set_of(best->word, reference, width);
@@ -248,9 +243,9 @@ static __always_inline void consider(const struct scan *scan,
 	best->back = back;
 }
 
-static __always_inline void choose_best(const struct scan *scan, u16 *before,
-					u32 from, struct choice *choice,
-					u32 width)
+static __always_inline void word_choose_best(const struct scan *scan, u16 *before,
+					     u32 from, struct choice *choice,
+					     u32 width)
 {
 	u16 *whole = &scan->positions->whole[hash_of(choice->word)];
 	u16 *high = &scan->positions->high[hash_of(choice->word >>
@@ -266,19 +261,19 @@ static __always_inline void choose_best(const struct scan *scan, u16 *before,
 	if (width == 4)
 		linear &= 0xffffffff;
 	choice->cost = ~0u;
-	consider(scan, choice, ZWORD_STRIDE, reference, scan->back, width);
-	consider(scan, choice, ZWORD_ZERO, 0, scan->back, width);
-	consider(scan, choice, ZWORD_LINEAR, linear, scan->back, width);
+	word_consider(scan, choice, ZWORD_STRIDE, reference, scan->back, width);
+	word_consider(scan, choice, ZWORD_ZERO, 0, scan->back, width);
+	word_consider(scan, choice, ZWORD_LINEAR, linear, scan->back, width);
 	/* Before the first word there are no others. */
 	if (!scan->at)
 		return;
-	consider(scan, choice, ZWORD_NEAR,
-		 zword_get_word(scan->page + other, width), scan->at - other,
-		 width);
+	word_consider(scan, choice, ZWORD_NEAR,
+		      zword_get_word(scan->page + other, width), scan->at - other,
+		      width);
 	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
-		consider(scan, choice, ZWORD_NEAR,
-			 zword_get_word(scan->page + place, width),
-			 scan->at - place, width);
+		word_consider(scan, choice, ZWORD_NEAR,
+			      zword_get_word(scan->page + place, width),
+			      scan->at - place, width);
 		if (place < from)
 			return;
 		next = before[(place - from) / width] * width;
@@ -314,10 +309,10 @@ static __always_inline void put_token(const struct zword_word_encoder *tables,
 	bool is_near = kind == ZWORD_NEAR;
 
 	*output->token++ = (u16)zword_token(kind, m, 0);
-	zword_put_le64(output->literal,
-		       (literals & mask->low) >> mask->low_shift |
-		       (literals & mask->high) >> mask->high_shift);
-	zword_put_le64(output->table, tables->table_of[kind][m]);
+	put_unaligned_le64((literals & mask->low) >> mask->low_shift |
+			   (literals & mask->high) >> mask->high_shift,
+			   output->literal);
+	put_unaligned_le64(tables->table_of[kind][m], output->table);
 	output->literal += mask->count;
 	output->table += mask->count;
 	if (kind == ZWORD_FAR) {
@@ -333,7 +328,7 @@ static __always_inline void put_token(const struct zword_word_encoder *tables,
 /* The run of the last token. */
 static inline void put_run(struct output *output, u32 run)
 {
-	output->token[-1] |= (u16)zword_token(0, 0, lesser(run, ZWORD_RUN_LONG));
+	output->token[-1] |= (u16)zword_token(0, 0, min(run, ZWORD_RUN_LONG));
 	if (run >= ZWORD_RUN_LONG)
 		put_byte(output, run - ZWORD_RUN_LONG, ZWORD_RUNS);
 }
@@ -354,10 +349,10 @@ static __always_inline bool is_behind(u32 at, u32 back, u32 width)
 	return back - 1 < (at ? at : width);
 }
 
-static __always_inline bool parse(const struct zword_word_encoder *tables,
-				  struct zword_encoding *work, u32 width,
-				  const struct zword_part *part,
-				  bool thoroughly)
+static __always_inline bool words_parse(const struct zword_word_encoder *tables,
+					struct zword_encoding *work, u32 width,
+					const struct zword_part *part,
+					bool thoroughly)
 {
 	struct zword_word_parse *parsed = &work->word;
 	struct scan scan = {
@@ -380,10 +375,10 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 	look_at(&scan, &choice, width);
 	for (;;) {
 		if (thoroughly)
-			choose_best(&scan, work->word_before, part->from,
-				    &choice, width);
+			word_choose_best(&scan, work->word_before, part->from,
+					 &choice, width);
 		else
-			choose(&scan, &choice, width);
+			word_choose(&scan, &choice, width);
 		if (!is_behind(scan.at, choice.back, width) ||
 		    output.literal > last)
 			return false;
@@ -419,14 +414,14 @@ bool zword_words_parse(const struct zword_word_encoder *tables,
 		       struct zword_encoding *work, u32 width,
 		       const struct zword_part *part)
 {
-	return width == 8 ? parse(tables, work, 8, part, false) :
-			    parse(tables, work, 4, part, false);
+	return width == 8 ? words_parse(tables, work, 8, part, false) :
+			    words_parse(tables, work, 4, part, false);
 }
 
 bool zword_words_parse_thoroughly(const struct zword_word_encoder *tables,
 				  struct zword_encoding *work, u32 width,
 				  const struct zword_part *part)
 {
-	return width == 8 ? parse(tables, work, 8, part, true) :
-			    parse(tables, work, 4, part, true);
+	return width == 8 ? words_parse(tables, work, 8, part, true) :
+			    words_parse(tables, work, 4, part, true);
 }

@@ -15,7 +15,8 @@ static const u8 two_ranges[] = {
 	0x05, 0x09, 0x11, 0x21, 0x13, 0x31, 0x33, 0x50, 0x90, 0x77, 0x0d,
 };
 
-static void zword_at_load mask_set(struct zword_mask *mask, u32 bytes)
+zword_at_load
+static void mask_set(struct zword_mask *mask, u32 bytes)
 {
 	u32 first = 0, next, at, k;
 
@@ -42,7 +43,8 @@ static void zword_at_load mask_set(struct zword_mask *mask, u32 bytes)
 	mask->bias = (mask->low | mask->high) & ZWORD_HIGH_BITS;
 }
 
-static u32 zword_at_load masks_fill(struct zword_mask *masks, u32 width)
+zword_at_load
+static u32 masks_fill(struct zword_mask *masks, u32 width)
 {
 	u32 count = 0, first, last, k;
 
@@ -61,8 +63,9 @@ static u32 zword_at_load masks_fill(struct zword_mask *masks, u32 width)
 	return count;
 }
 
-static void zword_at_load references_fill(struct zword_reference *references,
-					  u16 width)
+zword_at_load
+static void references_fill(struct zword_reference *references,
+			    u16 width)
 {
 	references[ZWORD_STRIDE] = (struct zword_reference){
 		.keep = ~0ull, .stay = ~0u };
@@ -76,8 +79,9 @@ static void zword_at_load references_fill(struct zword_reference *references,
 }
 
 /* The mask with the fewest bytes that has all of these; of equals the first. */
-static u32 zword_at_load mask_for(const struct zword_mask *masks, u32 count,
-				  u32 bytes)
+zword_at_load
+static u32 mask_for(const struct zword_mask *masks, u32 count,
+		    u32 bytes)
 {
 	u32 best = 0, best_bytes = 9, k;
 
@@ -91,7 +95,8 @@ static u32 zword_at_load mask_for(const struct zword_mask *masks, u32 count,
 	return best;
 }
 
-static u32 zword_at_load reversed(u32 code, u32 bits)
+zword_at_load
+static u32 bits_reversed(u32 code, u32 bits)
 {
 	u32 result = 0;
 
@@ -105,9 +110,10 @@ static u32 zword_at_load reversed(u32 code, u32 bits)
  * table. Every symbol must have one: an encoder writes any of them. Every row of
  * bits must be the begin of one: then no decoder has to look for one that is not.
  */
-static int zword_at_load codes_build(const u8 *lengths, u32 count,
-				     u32 length_max, u16 *encoding,
-				     u16 *decoding)
+zword_at_load
+static int codes_build(const u8 *lengths, u32 count,
+		       u32 length_max, u16 *encoding,
+		       u16 *decoding)
 {
 	u32 size = 1u << length_max, code = 0, length, symbol, at;
 
@@ -120,7 +126,7 @@ static int zword_at_load codes_build(const u8 *lengths, u32 count,
 				continue;
 			if (code >= 1u << length)
 				return -EINVAL;
-			at = reversed(code++, length);
+			at = bits_reversed(code++, length);
 			encoding[symbol] = (u16)(at << 4 | length);
 			for (; at < size; at += 1u << length)
 				decoding[at] = (u16)(symbol << ZWORD_ENTRY_SHIFT |
@@ -131,9 +137,10 @@ static int zword_at_load codes_build(const u8 *lengths, u32 count,
 	return code == 2 * size ? 0 : -EINVAL;
 }
 
-static int zword_at_load word_symbols_build(struct zword_word_decoder *decoder,
-					    struct zword_word_encoder *encoder,
-					    const u8 *lengths, u32 masks)
+zword_at_load
+static int word_symbols_build(struct zword_word_decoder *decoder,
+			      struct zword_word_encoder *encoder,
+			      const u8 *lengths, u32 masks)
 {
 	u32 k, token;
 
@@ -151,9 +158,10 @@ static int zword_at_load word_symbols_build(struct zword_word_decoder *decoder,
 }
 
 /* Which table each packed byte of a mask has. */
-static int zword_at_load word_table_of_build(struct zword_word_decoder *decoder,
-					     struct zword_word_encoder *encoder,
-					     const u8 *table_of, u32 masks)
+zword_at_load
+static int word_table_of_build(struct zword_word_decoder *decoder,
+			       struct zword_word_encoder *encoder,
+			       const u8 *table_of, u32 masks)
 {
 	struct zword_symbol symbol;
 	u32 kind, m, k;
@@ -168,15 +176,16 @@ static int zword_at_load word_table_of_build(struct zword_word_decoder *decoder,
 			zword_symbol_of(decoder, zword_token(kind, m, 0),
 					&symbol);
 			encoder->table_of[kind][m] =
-				zword_get_le64(symbol.table);
+				get_unaligned_le64(symbol.table);
 		}
 	}
 	return 0;
 }
 
 /* What a symbol costs with each set, beside the first. */
-static void zword_at_load vote_build(u16 *vote, const u16 *codes, size_t stride,
-				     u32 count, u32 sets)
+zword_at_load
+static void vote_build(u16 *vote, const u16 *codes, size_t stride,
+		       u32 count, u32 sets)
 {
 	const u16 *other;
 	u32 k, set, cost;
@@ -196,9 +205,10 @@ static void zword_at_load vote_build(u16 *vote, const u16 *codes, size_t stride,
 	}
 }
 
-static int zword_at_load word_set_build(struct zword_word_decoder *decoder,
-					struct zword_word_encoder *encoder,
-					u32 s, const u8 *lengths)
+zword_at_load
+static int word_set_build(struct zword_word_decoder *decoder,
+			  struct zword_word_encoder *encoder,
+			  u32 s, const u8 *lengths)
 {
 	struct zword_word_set *set = &decoder->set[s];
 	struct zword_word_codes *codes = &encoder->codes[s];
@@ -226,10 +236,11 @@ static int zword_at_load word_set_build(struct zword_word_decoder *decoder,
 	return ret;
 }
 
-static void zword_at_load word_costs_build(struct zword_word_encoder *encoder,
-					   const struct zword_mask *masks,
-					   u32 count, u32 sets,
-					   const u8 *lengths)
+zword_at_load
+static void word_costs_build(struct zword_word_encoder *encoder,
+			     const struct zword_mask *masks,
+			     u32 count, u32 sets,
+			     const u8 *lengths)
 {
 	u32 kind, bytes, set, sum, k;
 
@@ -258,8 +269,9 @@ static void zword_at_load word_costs_build(struct zword_word_encoder *encoder,
 	encoder->offset_cost[ZWORD_NEAR_MAX] = 2 * 18;
 }
 
-static int zword_at_load words_build(struct zword_tables *tables, u32 mode,
-				     const u8 *lengths)
+zword_at_load
+static int words_build(struct zword_tables *tables, u32 mode,
+		       const u8 *lengths)
 {
 	struct zword_word_decoder *decoder = &tables->word_decoder[mode];
 	struct zword_word_encoder *encoder = &tables->word_encoder[mode];
@@ -289,7 +301,8 @@ static int zword_at_load words_build(struct zword_tables *tables, u32 mode,
 	return 0;
 }
 
-static void zword_at_load byte_symbols_build(struct zword_byte_symbol *symbols)
+zword_at_load
+static void byte_symbols_build(struct zword_byte_symbol *symbols)
 {
 	bool length_more;
 	u32 k, rest;
@@ -317,9 +330,10 @@ static void zword_at_load byte_symbols_build(struct zword_byte_symbol *symbols)
 	}
 }
 
-static int zword_at_load byte_set_build(struct zword_byte_set *set,
-					struct zword_byte_codes *codes,
-					const u8 *class_of, const u8 *lengths)
+zword_at_load
+static int byte_set_build(struct zword_byte_set *set,
+			  struct zword_byte_codes *codes,
+			  const u8 *class_of, const u8 *lengths)
 {
 	u32 k;
 	int ret;
@@ -339,9 +353,10 @@ static int zword_at_load byte_set_build(struct zword_byte_set *set,
 	return ret;
 }
 
-static int zword_at_load bytes_build(struct zword_byte_decoder *decoder,
-				     struct zword_byte_encoder *encoder,
-				     const u8 *lengths)
+zword_at_load
+static int bytes_build(struct zword_byte_decoder *decoder,
+		       struct zword_byte_encoder *encoder,
+		       const u8 *lengths)
 {
 	u32 k;
 	int ret = 0;
@@ -403,8 +418,9 @@ size_t zword_tables_size(void)
 	return sizeof(struct zword_tables);
 }
 
-int zword_at_load zword_tables_build(struct zword_tables *tables,
-				     const u8 *lengths, size_t size)
+zword_at_load
+int zword_tables_build(struct zword_tables *tables,
+		       const u8 *lengths, size_t size)
 {
 	int ret;
 

@@ -11,6 +11,14 @@
 
 #include "zword.h"
 
+static_assert(ZWORD_BLOCK_SIZE % 8 == 0, "whole words");
+static_assert(ZWORD_PAGE_SIZE_MAX <= 65536, "a place is 16 bits");
+static_assert(ZWORD_COUNT_MAX >= 1 && ZWORD_COUNT_MAX <= 255, "a byte");
+static_assert(ZWORD_NARROW_MAX <= 255 &&
+	      !(ZWORD_NARROW_MAX & (ZWORD_NARROW_MAX + 1)), "a byte, all ones");
+static_assert(ZWORD_NEAR_MAX >= 1 && ZWORD_NEAR_MAX <= 256, "a byte");
+static_assert(ZWORD_POSITION_BITS >= 1, "a shift of a word");
+
 enum zword_mode {
 	ZWORD_WORDS_64,
 	ZWORD_WORDS_32,
@@ -34,9 +42,9 @@ enum zword_kind {
 #define ZWORD_MASKS_32		16
 
 /* A run of this class has a byte of its own: what it is longer than this. */
-#define ZWORD_RUN_LONG		3
-_Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
-	       ZWORD_RUN_MAX <= ZWORD_RUN_LONG + 255, "a class and a byte");
+#define ZWORD_RUN_LONG		3u
+static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
+	      ZWORD_RUN_MAX <= ZWORD_RUN_LONG + 255, "a class and a byte");
 
 /*
  * A token in one number: its kind, the index of its mask, the class of its run.
@@ -54,10 +62,8 @@ _Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 #define ZWORD_SETS		4
 #define ZWORD_SETS_FEW		2
 
-#ifndef ZWORD_CONTEXTS
 #define ZWORD_CONTEXTS		4	/* by the kind of the token before */
 #define ZWORD_TOKEN_CODE_MAX	9	/* bits */
-#endif
 #define ZWORD_LITERAL_CODE_MAX	9
 #define ZWORD_TOKEN_CODES	(1u << ZWORD_TOKEN_CODE_MAX)
 #define ZWORD_LITERAL_CODES	512u
@@ -75,14 +81,7 @@ _Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 #define ZWORD_WORD_TOKENS_MAX	(ZWORD_BLOCK_SIZE / 4)
 #define ZWORD_WORD_LITERALS_MAX \
 	(ZWORD_WORD_TOKENS_MAX * (4 + ZWORD_TOKEN_LITERALS))
-/*
- * What a parse has room for: a block that takes as many literals as it has bytes
- * is not worth its object, and given up. Small blocks, as tests have them, never are.
- */
-#define ZWORD_PARSE_LITERALS \
-	(ZWORD_BLOCK_SIZE < 4096 ? ZWORD_WORD_LITERALS_MAX + 8 : \
-				   ZWORD_BLOCK_SIZE - 24)
-/* With more than these no token begins. */
+/* With more than these no token of a parse begins. */
 #define ZWORD_PARSE_LAST	(ZWORD_PARSE_LITERALS - (8 + ZWORD_TOKEN_LITERALS))
 
 /* An entry of a decoding table. */
@@ -202,9 +201,9 @@ enum zword_match {
 #define ZWORD_LENGTH_CODES	9
 #define ZWORD_LENGTH_LONG	(ZWORD_LENGTH_CODES - 1)
 #define ZWORD_MATCH_MIN		4
-_Static_assert(ZWORD_MATCH_MAX >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG &&
-	       ZWORD_MATCH_MAX <= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255,
-	       "a code and a byte");
+static_assert(ZWORD_MATCH_MAX >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG &&
+	      ZWORD_MATCH_MAX <= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255,
+	      "a code and a byte");
 #define ZWORD_BYTE_TOKENS	(8 * ZWORD_LENGTH_CODES * 3 + 8)
 #define ZWORD_AGAIN_FIRST	8	/* the offset before the first match */
 
@@ -264,13 +263,13 @@ static inline u32 zword_sets_of(u32 mode)
 	(sizeof(struct type) - (ZWORD_SETS_FEW - 1) * \
 	 sizeof(((struct type *)0)->member[0]))
 
-_Static_assert(sizeof(struct zword_word_decoder) +
+static_assert(sizeof(struct zword_word_decoder) +
 	       sizeof(struct zword_word_set) <= 16384, "by a read");
-_Static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
-_Static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
-_Static_assert(sizeof(struct zword_word_encoder) +
+static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
+static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
+static_assert(sizeof(struct zword_word_encoder) +
 	       sizeof(struct zword_word_codes) <= 16384, "by a write");
-_Static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
+static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
 
 /* Of a token of words. */
 static inline u32 zword_token(u32 kind, u32 mask, u32 run)
@@ -340,11 +339,7 @@ static inline u32 zword_symbol_kind(const struct zword_symbol *symbol)
 /* The context of the token behind one of this kind. */
 static inline u32 zword_context(u32 kind)
 {
-#if ZWORD_CONTEXTS == 4
 	return kind <= ZWORD_NEAR ? kind : kind - 1;
-#else
-	return kind == ZWORD_ZERO;
-#endif
 }
 
 /* Of a token of bytes; literals and length are codes, not counts. */

@@ -96,10 +96,10 @@ const ONE_BIT: &str = "-DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3";
 /// zword's limits where a block is 64 and where it is 128 bytes.
 const LIMITS_64: &str = "-DZWORD_BLOCK_SIZE=64u -DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=5u \
     -DZWORD_COUNT_MAX=3u -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=2 \
-    -DZWORD_CHAIN_LINKS=2u -DZWORD_SKIP_SHIFT=2";
+    -DZWORD_CHAIN_LINKS=2u -DZWORD_SKIP_SHIFT=2 -include small_limits.h";
 const LIMITS_128: &str = "-DZWORD_BLOCK_SIZE=128u -DZWORD_MATCH_MAX=15u -DZWORD_RUN_MAX=6u \
     -DZWORD_COUNT_MAX=7u -DZWORD_NARROW_MAX=15u -DZWORD_NEAR_MAX=16u -DZWORD_POSITION_BITS=2 \
-    -DZWORD_CHAIN_LINKS=3u -DZWORD_SKIP_SHIFT=3";
+    -DZWORD_CHAIN_LINKS=3u -DZWORD_SKIP_SHIFT=3 -include small_limits.h";
 
 impl Flavour {
     /// Its name, the flags for the store's own sources, and the definitions for everything

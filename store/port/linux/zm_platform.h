@@ -12,6 +12,8 @@
 #define ZM_PLATFORM_H
 
 #include <linux/atomic.h>
+#include <linux/bitops.h>
+#include <linux/build_bug.h>
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
@@ -23,6 +25,12 @@
 #include <linux/processor.h>
 #include <linux/string.h>
 #include <linux/types.h>
+
+#if __has_include(<linux/unaligned.h>)
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>	/* up to 6.11 */
+#endif
 
 #include <zmeld/lock.h>
 
@@ -104,19 +112,14 @@ static inline void zm_max64(u64 *word, u64 value)
 
 #include "zm_bit_lock.h"
 
-/* What get_unaligned() does, whose header is not the same in all kernels. */
-struct zm_unaligned {
-	u64 word;
-} __packed;
-
 static inline u64 zm_get64(const void *bytes)
 {
-	return ((const struct zm_unaligned *)bytes)->word;
+	return get_unaligned((const u64 *)bytes);
 }
 
 static inline void zm_put64(void *bytes, u64 word)
 {
-	((struct zm_unaligned *)bytes)->word = word;
+	put_unaligned(word, (u64 *)bytes);
 }
 
 #include <zm_platform_common.h>

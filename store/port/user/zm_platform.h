@@ -24,10 +24,13 @@
  *   zm_mul128_add              128-bit multiply and add;
  *   zm_prefetch                a hint, no effect but speed;
  *   __always_inline noinline   as their names say.
+ * zword takes the kernel's own helpers: get_unaligned() and kin, min(), fls64(), __ffs64(),
+ * static_assert().
  */
 #ifndef ZM_PLATFORM_H
 #define ZM_PLATFORM_H
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -187,6 +190,71 @@ static inline u64 zm_get64(const void *bytes)
 static inline void zm_put64(void *bytes, u64 word)
 {
 	memcpy(bytes, &word, sizeof(word));
+}
+
+/* -- The kernel's helpers -------------------------------------------------- */
+
+/* What is behind a pointer, of that many bytes, at any address. */
+#define get_unaligned(at) ({ \
+	__typeof__(+*(at)) zm_word; \
+	memcpy(&zm_word, at, sizeof(zm_word)); \
+	zm_word; \
+})
+#define put_unaligned(word, at) ({ \
+	__typeof__(*(at)) zm_word = (word); \
+	memcpy(at, &zm_word, sizeof(zm_word)); \
+})
+
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define zm_le(bits, word) __builtin_bswap##bits(word)
+#else
+#define zm_le(bits, word) (word)
+#endif
+
+static inline u32 get_unaligned_le16(const void *at)
+{
+	u16 word;
+
+	memcpy(&word, at, sizeof(word));
+	return zm_le(16, word);
+}
+
+static inline u32 get_unaligned_le32(const void *at)
+{
+	return zm_le(32, get_unaligned((const u32 *)at));
+}
+
+static inline u64 get_unaligned_le64(const void *at)
+{
+	return zm_le(64, get_unaligned((const u64 *)at));
+}
+
+static inline void put_unaligned_le32(u32 word, void *at)
+{
+	put_unaligned(zm_le(32, word), (u32 *)at);
+}
+
+static inline void put_unaligned_le64(u64 word, void *at)
+{
+	put_unaligned(zm_le(64, word), (u64 *)at);
+}
+
+#define min_t(type, one, other) ({ \
+	type zm_one = (one), zm_other = (other); \
+	zm_one < zm_other ? zm_one : zm_other; \
+})
+#define min(one, other) min_t(__typeof__(one), one, other)
+
+/* The highest bit's number, from 1; 0: there is none. */
+static inline int fls64(u64 word)
+{
+	return word ? 64 - __builtin_clzll(word) : 0;
+}
+
+/* The lowest bit's number, from 0; there must be one. */
+static inline unsigned int __ffs64(u64 word)
+{
+	return (unsigned int)__builtin_ctzll(word);
 }
 
 #include <zm_platform_common.h>

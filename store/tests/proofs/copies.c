@@ -10,17 +10,16 @@
 /* Byte by byte, at places that are known: then each byte is a variable of its own. */
 static u64 bytes_get(const u8 *at)
 {
-	return zword_get_le32(at) | (u64)zword_get_le32(at + 4) << 32;
+	return get_unaligned_le32(at) | (u64)get_unaligned_le32(at + 4) << 32;
 }
 
 static void bytes_put(u8 *at, u64 word)
 {
-	zword_put_le32(at, (u32)word);
-	zword_put_le32(at + 4, (u32)(word >> 32));
+	put_unaligned_le32((u32)word, at);
+	put_unaligned_le32((u32)(word >> 32), at + 4);
 }
 
-#define zm_get64	bytes_get
-#define zm_put64	bytes_put
+#define zword_copy_8(to, from)	bytes_put(to, bytes_get(from))
 
 /* Copies begin at any place of a block: the rest of it is one. */
 static u32 left_of_block;

@@ -45,8 +45,7 @@ static void checked_put(void *at, u64 word)
 	prove((u8 *)at >= block);
 }
 
-#define zm_get64	checked_get
-#define zm_put64	checked_put
+#define zword_copy_8(to, from)	checked_put(to, checked_get(from))
 #define zword_entry	byte_entry
 #define zword_byte_symbol(tables, entry)	any_symbol()
 /* Copies begin at any place of a block: the rest of it is one. */

@@ -73,12 +73,11 @@ static void checked_put(u8 *at, u64 word, u32 size)
 #define zword_symbol_of(tables, token, symbol)	escaped_symbol(token, symbol)
 #define zword_mask_of(tables, step)	(&any_mask)
 #define zword_reference_of(tables, step)	(&any_reference)
-#define zm_get64(at)	nondet_u64()
-#define zm_put64	literals_put
+#define zword_copy_8(to, from)	literals_put(to, nondet_u64())
 #define zword_get_word	checked_get
 #define zword_put_word	checked_put
-#define zword_get_le64(at)	checked_get(at, 8)
-#define zword_get_le16(at)	((u16)checked_get(at, 2))
+#define get_unaligned_le64(at)	checked_get(at, 8)
+#define get_unaligned_le16(at)	((u16)checked_get(at, 2))
 #include "../../zword/decode.c"
 
 /* Steps and tables of literals, in their halves. */

@@ -37,9 +37,8 @@ static void literals_copy(void *to, const void *from, size_t size)
 	literals_write(to, size);
 }
 
-#define zword_get_le64	changing_le64
-#define zm_get64	changing_le64
-#define zm_put64(at, word)	literals_write(at, sizeof(word))
+#define get_unaligned_le64	changing_le64
+#define zword_copy_8(to, from)	literals_copy(to, from, 8)
 #define memcpy	literals_copy
 #define zword_get_word	changing_word
 #include "../../zword/parse_bytes.c"

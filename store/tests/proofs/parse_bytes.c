@@ -25,18 +25,9 @@ static void literals_put(const u8 *at, const u8 *from, u32 size)
 		watched_byte = from[k];
 }
 
-static void literals_put64(const u8 *at, u64 word)
-{
-	u32 k = watched - (u32)(at - parsed.literal);
-
-	if (k < 8)
-		watched_byte = (u8)(word >> 8 * k);
-}
-
-#define zm_put64	literals_put64
+#define zword_copy_8(to, from)	literals_put(to, from, 8)
 #define memcpy	literals_put
 #include "../../zword/parse_bytes.c"
-#undef zm_put64
 #undef memcpy
 
 static u8 page[ZWORD_BLOCK_SIZE];
@@ -130,7 +121,7 @@ PROOF(consider_takes_equal_bytes, 24, 32, 10)
 	struct best best, before = best;
 
 	assume(place < scan.at && best.match.length <= ZWORD_MATCH_MAX);
-	consider(&chains, scan.at, place, &best);
+	match_consider(&chains, scan.at, place, &best);
 	if (best.saved == before.saved)
 		return;
 	prove(best.match.start == scan.at && best.match.from == place);

@@ -54,7 +54,7 @@ static void choice_prove(bool thoroughly, u32 width)
 	if (thoroughly)
 		choose_best(&scan, before, 0, &choice, width);
 	else
-		choose(&scan, &choice, width);
+		word_choose(&scan, &choice, width);
 	reference = reference_of(&scan, &choice, width);
 	set = choice.kind == ZWORD_ZERO ? zword_bytes_set(word) :
 					  set_of(word, reference, width);

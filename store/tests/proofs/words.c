@@ -31,9 +31,9 @@ static void checked_put(u8 *at, u64 word)
 	       at + 8 <= parsed.table + sizeof(parsed.table)));
 }
 
-#define zword_get_le64	changing_le64
+#define get_unaligned_le64	changing_le64
 #define zword_get_word	changing_word
-#define zword_put_le64	checked_put
+#define put_unaligned_le64(word, at)	checked_put(at, word)
 #include "../../zword/parse_words.c"
 #include "word_scan.h"
 
@@ -86,7 +86,7 @@ PROOF(choose_looks_back, 32, 128, 34)
 	struct choice choice;
 
 	look_at(&scan, &choice, width);
-	choose(&scan, &choice, width);
+	word_choose(&scan, &choice, width);
 	choice_prove(&scan, &choice, width);
 }
 
