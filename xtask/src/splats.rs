@@ -17,6 +17,21 @@ const COMPLAINTS: &[&str] = &[
     "unable to handle", "Segfault with no mm", "Kernel mode fault",
 ];
 
+/// Words of a kernel that has no page to give; they are no complaint where a test wants that.
+const SHORT_OF_MEMORY: &[&str] = &[
+    "invoked oom-killer",
+    "Out of memory",
+    "Write-error on swap-device",
+    "page allocation failure",
+    "Free swap",
+];
+
+/// Lines about a kernel that was short of memory.
+pub fn short_of_memory(messages: &str) -> Vec<&str> {
+    let is_about = |line: &&str| SHORT_OF_MEMORY.iter().any(|word| line.contains(word));
+    messages.lines().filter(is_about).take(20).collect()
+}
+
 pub fn found(messages: &str) -> Vec<String> {
     let mut lines: Vec<String> = messages
         .lines()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Result};
 
 use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
-use crate::workspace;
+use crate::{splats, workspace};
 
 /// Steps that run beside each other at most, however many processors there are: guests take
 /// memory, too.
@@ -311,7 +311,9 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
         return Ok(());
     }
     println!("---- the end of {} ----", workspace::shown(log.path()));
-    println!("{}", tail(&log.text()?, TAIL_LINES));
+    let text = log.text()?;
+    println!("{}", tail(&text, TAIL_LINES));
+    tell_list("Of memory it says", &splats::short_of_memory(&text));
     for (name, why) in &found.failed {
         println!("FAILED {name}: {why}");
     }
@@ -319,9 +321,12 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     Ok(())
 }
 
-fn tell_list(title: &str, lines: &[String]) {
+fn tell_list<Line: AsRef<str>>(title: &str, lines: &[Line]) {
     if !lines.is_empty() {
-        println!("\n{title}:\n  {}", lines.join("\n  "));
+        println!("\n{title}:");
+        for line in lines {
+            println!("  {}", line.as_ref());
+        }
     }
 }
 

@@ -19,6 +19,9 @@ device_new
 if has meld_mode; then put meld_mode inline >/dev/null; fi
 mkswap "$DEV" >/dev/null
 ok swapon swapon -d "$DEV"
+# A fork takes four pages in a row, and a pool's first objects a page for each of their sizes: so
+# small a guest keeps little for either, and would end a program with swap left.
+echo 8192 >/proc/sys/vm/min_free_kbytes
 swap_disturb() {
 	has meld && put meld start
 	put idle all

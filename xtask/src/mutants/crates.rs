@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -118,6 +118,9 @@ fn copied(copy: &Path, texts: &BTreeMap<String, String>) -> Result<()> {
         let name = old.strip_prefix(copy)?.to_string_lossy().into_owned();
         if !listed.contains(&*name) {
             workspace::remove(&old)?;
+            // Its folders, too, as far as they are empty now.
+            let mut folders = old.ancestors().skip(1);
+            folders.find(|folder| fs::remove_dir(folder).is_err());
         }
     }
     for file in listed {
@@ -196,8 +199,8 @@ fn build(log: &Log, copy: &Path, packages: &[&str]) -> Result<Built> {
     command.env("CARGO_TARGET_DIR", copy.with_file_name("target"));
     let mut built = Built::default();
     log.note(&format!("$ {}", command_line(&command)))?;
-    let said = command.stderr(Stdio::null()).output()?.stdout;
-    for line in String::from_utf8_lossy(&said).lines() {
+    let said = command.output()?;
+    for line in String::from_utf8_lossy(&said.stdout).lines() {
         let Ok(told) = serde_json::from_str(line) else {
             continue;
         };
@@ -219,6 +222,7 @@ fn build(log: &Log, copy: &Path, packages: &[&str]) -> Result<Built> {
         }
     }
     if built.programs.is_empty() && built.errors.is_empty() {
+        log.note(&String::from_utf8_lossy(&said.stderr))?;
         bail!("the tests cannot be built");
     }
     Ok(built)
