@@ -290,7 +290,9 @@ fn timed(log: &Log, programs: Vec<Program>) -> Result<Vec<Test>> {
             let reached = tempfile::NamedTempFile::new()?;
             let started = Instant::now();
             if !test.passes(log, (REACHED, &reached.path().to_string_lossy()))? {
-                bail!("{} fails without a fault", test.name);
+                // One that reaches nothing is never asked.
+                log.note(&format!("{} fails without a fault: left out", test.name))?;
+                continue;
             }
             test.took = started.elapsed();
             let numbers = workspace::read(reached.path())?;

@@ -13,9 +13,6 @@ use crate::setup::step::{left_as_it_is, Before, MadeDevice, Record, Reversible, 
 use zmeld_config::RamDriver;
 use zmeld_linux::Host;
 
-/// Before the latest disk's place in the sequence, in what was there before.
-const LATEST: &str = "latest=";
-
 /// Make a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddDevice {
@@ -31,19 +28,12 @@ impl AddDevice {
         let Some(before) = &record.before else {
             return Ok(None);
         };
-        let words = || before.split_whitespace();
-        let taken: Vec<u32> = words().filter_map(|word| word.parse().ok()).collect();
+        let taken = before.split_whitespace().flat_map(str::parse);
+        let taken: Vec<u32> = taken.collect();
         let number = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
         let name = format!("{}{number}", self.driver.name());
         let size = host.read_optional(format!("/sys/block/{name}/disksize"))?;
-        if size.is_none_or(|size| size != "0") {
-            return Ok(None);
-        }
-        // It came before the step was begun.
-        let latest = words().find_map(|word| word.strip_prefix(LATEST)?.parse::<u64>().ok());
-        let sequence = diskseq(host, &name)?.and_then(|text| text.parse::<u64>().ok());
-        let is_older = matches!((sequence, latest), (Some(its), Some(latest)) if its <= latest);
-        Ok((!is_older).then_some(name))
+        Ok(size.is_some_and(|size| size == "0").then_some(name))
     }
 
     /// The device of a record, if it is there and still the same one.
@@ -82,16 +72,6 @@ impl AddDevice {
     }
 }
 
-/// The latest of the disks, in the sequence of all since boot.
-fn latest(host: &Host) -> Result<Option<u64>, Error> {
-    let mut latest = None;
-    for name in host.list("/sys/block")? {
-        let sequence = diskseq(host, &name)?.and_then(|text| text.parse().ok());
-        latest = latest.max(sequence);
-    }
-    Ok(latest)
-}
-
 fn diskseq(host: &Host, name: &str) -> Result<Option<String>, Error> {
     let text = host.read_optional(format!("/sys/block/{name}/diskseq"))?;
     Ok(text.filter(|text| !text.is_empty()))
@@ -104,8 +84,7 @@ impl Reversible for AddDevice {
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let numbers = self.driver.numbers(context.host)?;
-        let mut words: Vec<String> = numbers.iter().map(u32::to_string).collect();
-        words.extend(latest(context.host)?.map(|latest| format!("{LATEST}{latest}")));
+        let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
         Ok((Some(words.join(" ")), None))
     }
 

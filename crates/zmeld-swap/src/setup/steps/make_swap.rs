@@ -109,12 +109,13 @@ impl Reversible for MakeSwap {
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
-        // Made by this very plan, and empty: nothing can be lost.
-        let is_added = self.device == DeviceRef::Added;
+        // Made by this very plan, and empty or noise: nothing can be lost.
+        let is_fresh = is_fresh(context, &self.device);
+        let is_new = is_fresh || self.device == DeviceRef::Added;
         if pin::is_file(&path) {
             pin::file(context.host, &path)?;
         }
-        let found = match is_added {
+        let found = match is_new {
             true => Vec::new(),
             false => swap_signatures(context.host, &path)?,
         };
@@ -123,7 +124,7 @@ impl Reversible for MakeSwap {
         }
         let (before, identity) =
             before_header(context.host, &path, &found, IS_SWAP, |it| &mut it.swap)?;
-        let fresh = is_fresh(context, &self.device).then(|| FRESH.to_owned());
+        let fresh = is_fresh.then(|| FRESH.to_owned());
         Ok((before.or(fresh), identity))
     }
 
