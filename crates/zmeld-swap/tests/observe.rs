@@ -68,8 +68,10 @@ impl script::Case for Root {
             "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
             // A profile's configuration as a file.
             "profile" => {
-                let (mut config, mut comments) = (Config::default(), Comments::new());
-                let profile = Profile::named(rest).unwrap();
+                let (name, tiers) = rest.split_once(' ').unwrap_or((rest, ""));
+                let tiers = Config::from_text(Path::new("z.toml"), &script.text(tiers));
+                let (mut config, mut comments) = (tiers.unwrap().config, Comments::new());
+                let profile = Profile::named(name).unwrap();
                 if let Err(why) = profile.check(&host, now.memory.total_bytes) {
                     return Outcome {
                         errors: vec![(why, String::new())],
