@@ -117,7 +117,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, Error> {
     zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {
-        // Held as long as this is.
+        // HeldMemory as long as this is.
         let _ = &lock;
         std::thread::park();
     }

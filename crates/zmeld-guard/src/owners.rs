@@ -89,7 +89,7 @@ pub(crate) struct Owner {
     pub list: PathBuf,
     pub shown: String,
     pub right: Right,
-    pub held: Held,
+    pub held: HeldMemory,
     /// His `OOMScoreAdjust=`, in thousandths of memory, where he is no user.
     pub shift: Option<i64>,
     /// He waits for memory himself, as far as that is known.
@@ -106,7 +106,7 @@ pub(crate) fn id(of: &(impl Hash + ?Sized)) -> u64 {
 
 /// Memory held, and its growth.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldMemory {
     /// In RAM: what programs wrote and files in memory (tmpfs).
     pub ram_bytes: u64,
     /// The same with swap, and what the kernel keeps for it.
@@ -130,7 +130,7 @@ impl History {
         (ram_bytes, all_bytes): (u64, u64),
         now: Instant,
         before: Option<Instant>,
-    ) -> Held {
+    ) -> HeldMemory {
         let (ring, seen) = match self.0.entry(id) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -145,7 +145,7 @@ impl History {
         let rate = ring.since(now, LATELY).map_or(0.0, |(age, before)| {
             since(before) as f64 / age.as_secs_f64().max(LATELY.as_secs_f64())
         });
-        Held {
+        HeldMemory {
             ram_bytes,
             all_bytes,
             took_bytes: ring.oldest(now).map_or(0, |(_, before)| since(before)),
@@ -710,10 +710,10 @@ impl Owner {
             list: PathBuf::new(),
             shown,
             right,
-            held: Held {
+            held: HeldMemory {
                 ram_bytes: held.0,
                 all_bytes: held.1,
-                ..Held::default()
+                ..HeldMemory::default()
             },
             shift: None,
             is_stalled: true,

@@ -271,7 +271,7 @@ pub struct ReaderOf<'a> {
 }
 
 /// Result of a job, how long it slept, and how long it ran.
-type Said<T> = (io::Result<T>, Duration, Duration);
+type Answer<T> = (io::Result<T>, Duration, Duration);
 
 impl PatientReader {
     /// For what is read of that process.
@@ -291,7 +291,7 @@ impl ReaderOf<'_> {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         add(self.pid, Duration::ZERO, Duration::ZERO)?;
-        let (pid, (say, said)) = (self.pid, channel::<Said<T>>());
+        let (pid, (say, said)) = (self.pid, channel::<Answer<T>>());
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let mut job: Job = Box::new(move || {
@@ -347,7 +347,12 @@ fn begin() -> io::Result<(Sender<Job>, i32)> {
     Ok((jobs, id))
 }
 
-fn wait<T>(pid: i32, said: &Receiver<Said<T>>, thread: i32, is_over: &AtomicBool) -> io::Result<T> {
+fn wait<T>(
+    pid: i32,
+    said: &Receiver<Answer<T>>,
+    thread: i32,
+    is_over: &AtomicBool,
+) -> io::Result<T> {
     let mut counted = Duration::ZERO;
     let refused = loop {
         match said.recv_timeout(LOOKED_EVERY) {

@@ -11,7 +11,7 @@
 
 mod archive;
 mod kernel;
-mod machine;
+mod virtual_machine;
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,9 @@ use zmeld_linux::FileError;
 
 pub use archive::{libraries_of, Archive};
 pub use kernel::{Kernel, KernelKind};
-pub use machine::{hardware_runs, Disk, DiskWrites, Lines, VirtualMachine, ARM64_PROGRAM, PROGRAM};
+pub use virtual_machine::{
+    hardware_runs, Disk, DiskWrites, Lines, VirtualMachine, ARM64_PROGRAM, PROGRAM,
+};
 
 /// Why a machine could not be had.
 #[derive(Debug, thiserror::Error)]

@@ -10,9 +10,9 @@
 //! | `judge` | from runs to verdicts |
 //! | `size` | runs of the search for the least RAM |
 
+mod in_vm;
 mod judge;
 mod lock;
-mod machine;
 pub mod result;
 mod run;
 mod size;
@@ -35,7 +35,7 @@ use crate::folder;
 pub use crate::leftover::TakingBack;
 use crate::leftover::{leftovers, Leftover};
 use crate::limit::{self, Hierarchy, RunGroup};
-use crate::measure::machine::{memory, reclaim_daemons};
+use crate::measure::counters::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::SizeSearch;

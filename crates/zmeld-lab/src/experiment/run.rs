@@ -14,7 +14,7 @@ use super::result::{Outcome, Run};
 use super::Lab;
 use crate::error::Error;
 use crate::limit::RunGroup;
-use crate::measure::machine::{device, held, memory, requests};
+use crate::measure::counters::{device, held, memory, requests};
 use crate::measure::supervise::Launch;
 use crate::measure::{Counters, Sample, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};

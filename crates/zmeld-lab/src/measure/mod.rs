@@ -6,10 +6,10 @@
 //! | `machine` | the kernel's counters before and after; what the machine is |
 //! | `series` | memory and swap over time |
 
-pub mod machine;
+pub mod counters;
 pub mod series;
 pub mod supervise;
 
-pub use machine::{Counters, HostFacts};
+pub use counters::{Counters, HostFacts};
 pub use series::{Sample, Series};
 pub use supervise::{Usage, WorkloadEnd};

@@ -14,20 +14,20 @@ use serde_json::Value;
 use super::FILE;
 
 /// How a command ended.
-pub struct Said {
+pub struct Output {
     pub code: i32,
     pub output: String,
     /// On standard error.
     pub said: String,
 }
 
-impl Said {
+impl Output {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.output).unwrap_or_default()
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let output = match self.output.starts_with('{') {
             true => {
@@ -120,11 +120,11 @@ impl Machine {
         fs::read_to_string(FILE).unwrap_or_default()
     }
 
-    pub fn zmeld(&self, words: &[&str]) -> Said {
+    pub fn zmeld(&self, words: &[&str]) -> Output {
         let output = Command::new("zmeld").args(words).output();
         let output = output.expect("zmeld is there");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        Said {
+        Output {
             code: output.status.code().unwrap_or(-1),
             output: text(&output.stdout),
             said: text(&output.stderr),

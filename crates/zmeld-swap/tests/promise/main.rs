@@ -17,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 use grammar::Grammar;
-use machine::{Machine, Said};
+use machine::{Machine, Output};
 
 const FILE: &str = "/etc/zmeld.toml";
 
@@ -115,7 +115,7 @@ fn judged(machine: &Machine, was: &str, counts: &mut Count) -> Result<bool, Stri
     let dry = machine.zmeld(&["up", "--dry-run", "--json", "--no-scan"]);
     same("after looking", was, &machine.look())?;
     let up = machine.zmeld(&["up", "--json", "--no-scan"]);
-    let is_refused = |it: &Said| it.code > 1;
+    let is_refused = |it: &Output| it.code > 1;
     if is_refused(&plan) != is_refused(&dry) {
         return Err(format!("plan ended with {plan}\nup --dry-run with {dry}"));
     }
@@ -182,7 +182,7 @@ fn judged(machine: &Machine, was: &str, counts: &mut Count) -> Result<bool, Stri
     }
 }
 
-fn reason(up: &Said) -> String {
+fn reason(up: &Output) -> String {
     let line = up.said.lines().rfind(|it| it.starts_with("error: "));
     let line = line.unwrap_or(&up.said);
     let plain = line.split_whitespace().filter(|word| {
