@@ -16,10 +16,12 @@ use script::{Outcome, Script};
 use serde::Serialize;
 use zmeld_config::{Comments, Config, Named};
 use zmeld_linux::Host;
+use zmeld_report::Style;
 use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::status::findings::{findings, RULES};
 use zmeld_swap::status::metrics;
 use zmeld_swap::status::outstanding::Outstanding;
+use zmeld_swap::status::page::{self, Status};
 use zmeld_swap::status::profile::Profile;
 
 const PAGE: u64 = 4096;
@@ -115,6 +117,36 @@ fn each_case_comes_out_as_it_says() {
     for file in ["cases", "profiles"] {
         let new = || Root(tempfile::tempdir().unwrap());
         script::run(&format!("observe/{file}.txt"), new);
+    }
+}
+
+/// All that `zmeld status` and `zmeld metrics` show of each machine, beside a configuration that asks
+/// for much, is what stands in `observe/shown`; with ZMELD_SHOW=1 it is written there, to be read.
+#[test]
+fn each_machine_is_shown_whole() {
+    if rustix::param::page_size() as u64 != PAGE {
+        return;
+    }
+    let everything = include_str!("export/everything.toml");
+    let asked = Config::from_text(Path::new("z.toml"), everything).unwrap();
+    for (kernel, _) in MACHINES {
+        let (_dir, host) = plant(kernel);
+        let status = Status::read(&host, Ok(&asked.config), None);
+        let page = page::document(&status).to_text(&Style::plain(80));
+        let metrics = metrics::render(&status.observation, &status.findings);
+        let values = metrics.lines().filter(|line| !line.starts_with('#'));
+        let shown = format!("{page}\n{}\n", Vec::from_iter(values).join("\n"));
+        let file = format!(
+            "{}/tests/observe/shown/{kernel}.txt",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        if std::env::var_os("ZMELD_SHOW").is_some() {
+            fs::write(&file, &shown).unwrap();
+        }
+        let was = fs::read_to_string(&file).unwrap();
+        let mut lines = shown.lines().zip(was.lines());
+        assert_eq!(lines.find(|(now, was)| now != was), None, "{file}");
+        assert_eq!(shown.lines().count(), was.lines().count(), "{file}");
     }
 }
 

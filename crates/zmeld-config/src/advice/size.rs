@@ -310,6 +310,20 @@ mod tests {
         assert_eq!((dense.size_percent, dense.held_back), (25, false));
     }
 
+    /// By hand: four fifths of 1000 are 800; a limit of 1000 holds 2000 at a ratio of 2, and one
+    /// in a hundred more is rounding; 100 pages of which a quarter stays give 75 back, less
+    /// 16 bytes each.
+    #[test]
+    fn what_is_too_large_begins_where_it_says() {
+        let filling = [(999, 800), (999, 801), (999, 900), (1000, 0)];
+        let filling = filling.map(|(size, full)| fills_ram(size, full, 1000));
+        assert_eq!(filling, [false, true, true, true]);
+        let sizes = [2000, 2019, 2022];
+        let oversized = sizes.map(|size| is_oversized(size, 1000, Some(2.0)));
+        assert_eq!(oversized, [false, false, true]);
+        assert_eq!(gained(100 * 4096, 0.25, 4096), 75 * 4096 - 100 * 16);
+    }
+
     /// The advice of one is never the fault that another finds.
     #[test]
     fn nothing_that_is_advised_is_oversized() {
@@ -318,6 +332,7 @@ mod tests {
             for ram in [256 << 20, GIB - 12_345, 8 * GIB, 23_999_999_999] {
                 let found = Sizing::advised(ram, 4096, basis(rounded(ratio)));
                 let (size, limit) = (found.size_bytes, found.memory_limit_bytes);
+                assert!(STEPS.contains(&found.size_percent), "{found:?}");
                 assert!(!is_oversized(size, limit, None), "{ratio} {found:?}");
                 assert!(!is_oversized(size, limit, Some(ratio)), "{ratio} {found:?}");
                 assert!(found.takes_bytes <= found.takes_at_most_bytes, "{found:?}");
