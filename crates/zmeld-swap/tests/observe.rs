@@ -121,7 +121,7 @@ fn each_case_comes_out_as_it_says() {
 }
 
 /// All that `zmeld status` and `zmeld metrics` show of each machine, beside a configuration that asks
-/// for much, is what stands in `observe/shown`; with ZMELD_SHOW=1 it is written there, to be read.
+/// for much, is what stands in `observe/shown`.
 #[test]
 fn each_machine_is_shown_whole() {
     if rustix::param::page_size() as u64 != PAGE {
@@ -136,17 +136,7 @@ fn each_machine_is_shown_whole() {
         let metrics = metrics::render(&status.observation, &status.findings);
         let values = metrics.lines().filter(|line| !line.starts_with('#'));
         let shown = format!("{page}\n{}\n", Vec::from_iter(values).join("\n"));
-        let file = format!(
-            "{}/tests/observe/shown/{kernel}.txt",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        if std::env::var_os("ZMELD_SHOW").is_some() {
-            fs::write(&file, &shown).unwrap();
-        }
-        let was = fs::read_to_string(&file).unwrap();
-        let mut lines = shown.lines().zip(was.lines());
-        assert_eq!(lines.find(|(now, was)| now != was), None, "{file}");
-        assert_eq!(shown.lines().count(), was.lines().count(), "{file}");
+        script::shown(&format!("observe/shown/{kernel}.txt"), &shown);
     }
 }
 

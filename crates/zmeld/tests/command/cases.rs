@@ -42,6 +42,32 @@ fn every_wrong_word_is_refused_in_one_line() {
     script::run("command/cases/refused.txt", Case::new);
 }
 
+/// All that is said of the recorded machines before anything is set up is what stands in
+/// `cases/shown`.
+#[test]
+fn recorded_machines_are_shown_whole() {
+    for kernel in machine::MACHINES.map(|it| it.0) {
+        let case = Case::new();
+        let root = script::Case::root(&case);
+        machine::plant_in(kernel, &root);
+        let mut shown = String::new();
+        for args in [
+            "plan",
+            "plan --take-over",
+            "plan --tier zmeld --take-over",
+            "plan --toml --profile desktop --take-over",
+            "config import",
+            "config check",
+        ] {
+            let output = case.zmeld(args, &["--root", root.to_str().unwrap()]);
+            let said = text(&output.stdout) + &text(&output.stderr);
+            let said = said.replace(root.to_str().unwrap(), "ROOT");
+            shown += &format!("$ zmeld {args}\n{said}exit code {}\n\n", code(&output));
+        }
+        script::shown(&format!("command/cases/shown/{kernel}.txt"), &shown);
+    }
+}
+
 struct Case(tempfile::TempDir);
 
 impl Case {
