@@ -33,7 +33,7 @@ struct zword_context {
 
 static inline size_t zword_context_size(void)
 {
-	size_t encoding = zword_work_size();
+	size_t encoding = sizeof(struct zword_work);
 	size_t comparing = ZWORD_READ_SIZE + ZM_PAGE_SIZE;
 
 	return encoding > comparing ? encoding : comparing;

@@ -411,7 +411,7 @@ static void try_word_tokens(u32 mode, u32 all)
 /* Fewer bytes than a reader takes at once are no page, and nothing in front of them is read. */
 static void try_small(void)
 {
-	struct zword_work *work = malloc(zword_work_size());
+	struct zword_work *work = malloc(sizeof(struct zword_work));
 	struct rng rng = { 1 };
 	u8 page[BLOCK], *bytes;
 	u32 number, k, length;

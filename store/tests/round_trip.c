@@ -51,7 +51,7 @@ static void *memory(size_t size)
 static void bench_make(struct bench *bench)
 {
 	bench->tables = memory(zword_tables_size());
-	bench->work = memory(zword_work_size());
+	bench->work = memory(sizeof(struct zword_work));
 	bench->object = memory(ROOM(ZWORD_PAGE_SIZE_MAX));
 	bench->exact = memory(ROOM(ZWORD_PAGE_SIZE_MAX));
 	for (u32 k = 0; k < 3; k++) {

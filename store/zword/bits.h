@@ -59,7 +59,7 @@ struct zword_reader {
 	u32 at;		/* the byte of the first bit */
 };
 
-#define ZWORD_READER_MARK	(1ull << 63)
+#define ZWORD_READER_MARK	0x8000000000000000ull
 
 static inline void zword_reader_start(struct zword_reader *reader, u32 at)
 {

@@ -70,7 +70,7 @@ int zword_bytes_decode(const struct zword_byte_decoder *tables,
 		       const struct zword_decoding *job);
 
 /* Positions in the page, hashed by what stands there; checked before use. */
-#define ZWORD_POSITIONS		(1u << ZWORD_POSITION_BITS)
+#define ZWORD_POSITIONS		BIT(ZWORD_POSITION_BITS)
 
 struct zword_positions {
 	u16 whole[ZWORD_POSITIONS];	/* by the word, in 4 bytes */

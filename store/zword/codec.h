@@ -90,7 +90,7 @@ static void zword_release(struct zm_codec_params *params)
 static int zword_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	(void)params;
-	*ctx = codec_alloc(zword_work_size());
+	*ctx = codec_alloc(sizeof(struct zword_work));
 	return *ctx ? 0 : -ENOMEM;
 }
 

@@ -259,7 +259,7 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 #define LIMIT_NONE	(4 * ZWORD_BLOCK_SIZE)
 
 /* More than any parse takes: of a mode whose parse gave up all the same. */
-#define SIZE_HOPELESS	(1u << 16)
+#define SIZE_HOPELESS	65536u
 
 /* A mode whose quick parse takes a part more than the best is tried thoroughly too. */
 #define PART_MORE	24u
@@ -355,11 +355,6 @@ static u32 block_encode(struct job *job, int level, u32 useful)
 		return raw_write(job->page + job->from, job->dst,
 				 job->capacity);
 	return job->is_written ? job->best : 0;
-}
-
-size_t zword_work_size(void)
-{
-	return sizeof(struct zword_work);
 }
 
 int zword_compress(const struct zword_tables *tables, struct zword_work *work,

@@ -43,8 +43,7 @@ enum zword_kind {
 
 /* A run of this class has a byte of its own: what it is longer than this. */
 #define ZWORD_RUN_LONG		3u
-static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
-	      ZWORD_RUN_MAX <= ZWORD_RUN_LONG + 255, "a class and a byte");
+static_assert(ZWORD_RUN_MAX - ZWORD_RUN_LONG <= 255, "a class and a byte");
 
 /*
  * A token in one number: its kind, the index of its mask, the class of its run.
@@ -65,7 +64,7 @@ static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 #define ZWORD_CONTEXTS		4	/* by the kind of the token before */
 #define ZWORD_TOKEN_CODE_MAX	9	/* bits */
 #define ZWORD_LITERAL_CODE_MAX	9
-#define ZWORD_TOKEN_CODES	(1u << ZWORD_TOKEN_CODE_MAX)
+#define ZWORD_TOKEN_CODES	BIT(ZWORD_TOKEN_CODE_MAX)
 #define ZWORD_LITERAL_CODES	512u
 
 /* Tables of literals: trained ones for the bytes of words, and two more. */
@@ -201,8 +200,7 @@ enum zword_match {
 #define ZWORD_LENGTH_CODES	9
 #define ZWORD_LENGTH_LONG	(ZWORD_LENGTH_CODES - 1)
 #define ZWORD_MATCH_MIN		4
-static_assert(ZWORD_MATCH_MAX >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG &&
-	      ZWORD_MATCH_MAX <= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255,
+static_assert(ZWORD_MATCH_MAX - ZWORD_MATCH_MIN - ZWORD_LENGTH_LONG <= 255,
 	      "a code and a byte");
 #define ZWORD_BYTE_TOKENS	(8 * ZWORD_LENGTH_CODES * 3 + 8)
 #define ZWORD_AGAIN_FIRST	8	/* the offset before the first match */
@@ -259,17 +257,17 @@ static inline u32 zword_sets_of(u32 mode)
 	return mode == ZWORD_WORDS_64 ? ZWORD_SETS : ZWORD_SETS_FEW;
 }
 
-#define ZWORD_TOUCHED(type, member) \
-	(sizeof(struct type) - (ZWORD_SETS_FEW - 1) * \
-	 sizeof(((struct type *)0)->member[0]))
-
 static_assert(sizeof(struct zword_word_decoder) +
 	       sizeof(struct zword_word_set) <= 16384, "by a read");
 static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
-static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
+static_assert(sizeof(struct zword_byte_decoder) -
+	      (ZWORD_SETS_FEW - 1) * sizeof(struct zword_byte_set) <= 16384,
+	      "by a read");
 static_assert(sizeof(struct zword_word_encoder) +
 	       sizeof(struct zword_word_codes) <= 16384, "by a write");
-static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
+static_assert(sizeof(struct zword_byte_encoder) -
+	      (ZWORD_SETS_FEW - 1) * sizeof(struct zword_byte_codes) <= 16384,
+	      "by a write");
 
 /* Of a token of words. */
 static inline u32 zword_token(u32 kind, u32 mask, u32 run)

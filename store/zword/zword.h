@@ -67,8 +67,6 @@ struct zword_work {
 int zword_tables_build(struct zword_tables *tables, const u8 *lengths,
 		       size_t size);
 size_t zword_tables_size(void);
-/* Of struct zword_work: for those who do not include this. */
-size_t zword_work_size(void);
 
 /* The trained lengths. */
 extern const u8 zword_lengths[] zword_data_at_load;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The codec's limits. Those of tests are small (port/user/small_limits.h), so that every
- * page meets every limit: what is written by them is another format.
+ * The codec's limits. With smaller ones, as tests have them, every page meets every
+ * limit, and what is written is another format.
  */
 #ifndef ZWORD_LIMITS_H
 #define ZWORD_LIMITS_H

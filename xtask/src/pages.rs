@@ -14,7 +14,7 @@ use anyhow::{bail, ensure, Context, Result};
 use zmeld_linux::Host;
 
 use crate::group::Group;
-use crate::process::{run_in_front, was_interrupted};
+use crate::process::{output_of, run_in_front, was_interrupted};
 use crate::rust_tests::cargo;
 use crate::tools;
 use crate::turn::{turn, Swap};
@@ -35,7 +35,8 @@ pub struct Options {
 /// Make the tables of a codec
 ///
 /// Makes store/zword/lengths.c from the pages of the programs that are for training, which
-/// `cargo xtask pages` keeps. The same pages give the same file.
+/// `cargo xtask pages` keeps, and xtask/pages/trained.txt with their hashes. The same pages give
+/// the same file.
 #[derive(clap::Args)]
 pub struct Train {
     #[arg(value_parser = ["zword"])]
@@ -49,8 +50,11 @@ pub fn train(_: &Train) -> Result<ExitCode> {
     let mut command = cargo(&["run", "--quiet", "--release", "--package", "zmeld-store"]);
     command.args(["--example", "train_zword", "--"]);
     command.arg(workspace::root().join("store/zword/lengths.c"));
-    let is_made = run_in_front(command.args(files))?.success();
+    let is_made = run_in_front(command.args(&files))?.success();
     ensure!(is_made, "the training fails");
+    let names = files.iter().filter_map(|file| file.file_name());
+    let sums = output_of(Command::new("sha256sum").current_dir(folder()).args(names))?;
+    workspace::put(&list_folder().join("trained.txt"), sums + "\n")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -138,13 +142,8 @@ pub struct HeldOut {
 
 /// Up to `wanted` of them; none where none are kept.
 pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
-    let mut files = Vec::new();
-    for program in programs()? {
-        let file = file_of(&program);
-        if !program.trains && file.exists() {
-            files.push(fs::read(&file).with_context(|| workspace::shown(&file))?);
-        }
-    }
+    let programs = held_out_programs()?.into_iter();
+    let files: Vec<Vec<u8>> = programs.map(|(_, bytes)| bytes).collect();
     let bytes = in_turn(&files, wanted);
     if bytes.is_empty() {
         return Ok(None);
@@ -155,6 +154,19 @@ pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
         files.len()
     );
     Ok(Some(HeldOut { bytes, about }))
+}
+
+/// The kept pages of each program that tables never saw, by its name.
+pub fn held_out_programs() -> Result<Vec<(String, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for program in programs()? {
+        let file = file_of(&program);
+        if !program.trains && file.exists() {
+            let bytes = fs::read(&file).with_context(|| workspace::shown(&file))?;
+            found.push((program.name, bytes));
+        }
+    }
+    Ok(found)
 }
 
 /// Of each file as many pages, from all over it, in turn one of each.

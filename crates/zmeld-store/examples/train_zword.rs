@@ -126,7 +126,8 @@ fn round(
 
 fn source(row: &[u8]) -> String {
     let mut text = String::from(
-        "// SPDX-License-Identifier: GPL-2.0-or-later\n\
+        "// SPDX-\
+         License-Identifier: GPL-2.0-or-later\n\
          /* Made by `cargo xtask train zword`; docs/zword.md says what stands where. */\n\
          #include \"tables.h\"\n\nconst u8 zword_lengths[] = {\n",
     );
@@ -135,7 +136,7 @@ fn source(row: &[u8]) -> String {
         let _ = writeln!(text, "\t{},", line.join(", "));
     }
     text += "};\n\nconst size_t zword_lengths_size = sizeof(zword_lengths);\n\n\
-             _Static_assert(sizeof(zword_lengths) == ZWORD_L_SIZE, \"a whole set\");\n";
+             static_assert(sizeof(zword_lengths) == ZWORD_L_SIZE, \"a whole set\");\n";
     debug_assert_eq!(row.len(), layout::SIZE);
     text
 }

@@ -14,6 +14,14 @@ static void zword_tables_free(struct zword_tables *tables)
 	free(tables);
 }
 
+/* For those who do not include zword.h. */
+size_t zword_work_size(void);
+
+size_t zword_work_size(void)
+{
+	return sizeof(struct zword_work);
+}
+
 /* Here the tests try them. */
 static int zword_tables_try(const struct zword_tables *tables)
 {

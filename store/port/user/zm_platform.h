@@ -24,8 +24,8 @@
  *   zm_mul128_add              128-bit multiply and add;
  *   zm_prefetch                a hint, no effect but speed;
  *   __always_inline noinline   as their names say.
- * zword takes the kernel's own helpers: get_unaligned() and kin, min(), fls64(), __ffs64(),
- * static_assert().
+ * zword takes the kernel's own helpers: get_unaligned() and kin, min(), BIT(), fls64(),
+ * __ffs64(), static_assert().
  */
 #ifndef ZM_PLATFORM_H
 #define ZM_PLATFORM_H
@@ -244,6 +244,8 @@ static inline void put_unaligned_le64(u64 word, void *at)
 	zm_one < zm_other ? zm_one : zm_other; \
 })
 #define min(one, other) min_t(__typeof__(one), one, other)
+
+#define BIT(number) (1ul << (number))
 
 /* The highest bit's number, from 1; 0: there is none. */
 static inline int fls64(u64 word)

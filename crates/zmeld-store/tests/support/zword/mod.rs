@@ -10,12 +10,21 @@ pub mod decoder;
 pub mod lengths;
 
 /// Why bytes are no page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The code lengths are not of this format, or leave codes without a symbol.
-    #[error("these are no code lengths of zword")]
     Lengths,
     /// The object does not hold a page of that size.
-    #[error("the object is damaged, or of a page of another size")]
     Damaged,
 }
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(match self {
+            Error::Lengths => "these are no code lengths of zword",
+            Error::Damaged => "the object is damaged, or of a page of another size",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
