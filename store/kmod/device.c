@@ -52,14 +52,19 @@ static void statistics_reset(struct zm_device *device)
 	mutex_unlock(&device->result_lock);
 }
 
-/* pre: lock is held for writing, nobody has the disk open. */
-static void store_end(struct zm_device *device)
+/* Takes the store from the device. pre: nobody has the disk open. */
+static struct zm_store *store_take(struct zm_device *device)
 {
+	struct zm_store *store;
+
+	down_write(&device->lock);
+	store = device->store;
 	set_capacity_and_notify(device->disk, 0);
 	part_stat_set_all(device->disk->part0, 0);
-	zm_store_destroy(device->store);
 	device->store = NULL;
-	device->disksize = 0;
+	WRITE_ONCE(device->disksize, 0);
+	up_write(&device->lock);
+	return store;
 }
 
 /* Asks what runs for long to end, until device_end() is through. */
@@ -81,12 +86,15 @@ static void device_stop(struct zm_device *device)
 static void device_end(struct zm_device *device)
 {
 	device_stop(device);
+	mutex_lock(&device->settings);
+	/* Without the lock: to free millions of pages takes seconds. */
+	zm_store_destroy(store_take(device));
 	down_write(&device->lock);
-	store_end(device);
 	settings_reset(device);
 	statistics_reset(device);
 	WRITE_ONCE(device->stop, READ_ONCE(device->removing));
 	up_write(&device->lock);
+	mutex_unlock(&device->settings);
 }
 
 /* pre: lock is held. */
@@ -97,8 +105,7 @@ static int settings_refused(const struct zm_device *device)
 	return device->store ? -EBUSY : 0;
 }
 
-/* pre: the settings' mutex is held, so that no store appears. */
-static int settings_lock(struct zm_device *device)
+static int settings_look(struct zm_device *device)
 {
 	int err;
 
@@ -106,6 +113,14 @@ static int settings_lock(struct zm_device *device)
 		return -EINTR;
 	err = settings_refused(device);
 	up_read(&device->lock);
+	return err;
+}
+
+/* pre: the settings' mutex is held, so that no store appears. */
+static int settings_lock(struct zm_device *device)
+{
+	int err = settings_look(device);
+
 	if (err)
 		return err;
 	if (down_write_killable(&device->lock))
@@ -205,30 +220,37 @@ void zm_device_unlock_work(struct zm_device *device)
 	zm_device_unlock(device);
 }
 
-static int store_make(struct zm_device *device, u64 pages,
-		      struct zm_store **store)
+/* Choices that may change while a store is made, as they are now. */
+static void choices_take(const struct zm_device *device,
+			 struct zm_store_options *options)
 {
-	struct zm_store_options options = {
-		.slots = pages,
-		.memory_limit = READ_ONCE(device->memory_limit),
-		.mode = READ_ONCE(device->meld_mode),
-		.verify = READ_ONCE(device->verify),
-		.check_writes = READ_ONCE(device->check_writes),
-	};
+	options->memory_limit = READ_ONCE(device->memory_limit);
+	options->mode = READ_ONCE(device->meld_mode);
+	options->verify = READ_ONCE(device->verify);
+	options->check_writes = READ_ONCE(device->check_writes);
+}
+
+static bool choices_differ(const struct zm_store_options *a,
+			   const struct zm_store_options *b)
+{
+	return a->memory_limit != b->memory_limit || a->mode != b->mode ||
+	       a->verify != b->verify || a->check_writes != b->check_writes;
+}
+
+/* pre: the settings' mutex is held. */
+static int store_make(struct zm_device *device,
+		      struct zm_store_options *options, struct zm_store **store)
+{
 	int err;
 
 	/* As zram, whose table would be too large. */
-	if (pages > ZM_SLOTS_MAX)
+	if (options->slots > ZM_SLOTS_MAX)
 		return -ENOMEM;
-	zm_codecs_choose(device, &options);
-	err = zm_store_create(&options, store);
-	/* As zram: what a codec refused is not asked of it again. */
-	if (err == -EINVAL)
-		zm_codecs_reset(device);
-	if (err)
+	zm_codecs_choose(device, options);
+	choices_take(device, options);
+	err = zm_store_create(options, store);
+	if (err || !device->backing_file)
 		return err;
-	if (!device->backing_file)
-		return 0;
 	err = zm_backing_attach(*store, device->backing_blocks);
 	if (err)
 		zm_store_destroy(*store);
@@ -249,38 +271,70 @@ int zm_device_refuse_loop(struct zm_device *device)
 }
 
 /*
+ * Makes a store and gives it to the device. Tables of gigabytes take seconds, in which
+ * nobody who looks at the device is kept waiting: so it is made without the lock. -EAGAIN:
+ * a choice that it was made with has changed since. pre: the settings' mutex is held.
+ */
+static int store_give(struct zm_device *device, u64 disksize)
+{
+	struct zm_store_options options = { .slots = disksize >> PAGE_SHIFT };
+	struct zm_store_options now = {};
+	struct zm_store *store = NULL;
+	int made, err;
+
+	err = settings_look(device);
+	if (err)
+		return err;
+	made = store_make(device, &options, &store);
+	err = settings_lock(device);
+	if (err)
+		goto destroy;
+	/* As zram: what a codec refused is not asked of it again. */
+	if (made == -EINVAL)
+		zm_codecs_reset(device);
+	choices_take(device, &now);
+	err = made;
+	if (!err && choices_differ(&options, &now))
+		err = -EAGAIN;
+	if (!err && device->backing_file)
+		err = zm_device_refuse_loop(device);
+	if (err)
+		goto unlock;
+	device->store = store;
+	WRITE_ONCE(device->disksize, disksize);
+	/* Pairs with that of submit(): a disk may be open already. */
+	smp_wmb();
+	set_capacity_and_notify(device->disk, disksize >> SECTOR_SHIFT);
+unlock:
+	up_write(&device->lock);
+destroy:
+	if (err && !made)
+		zm_store_destroy(store);
+	return err;
+}
+
+/*
  * Gives the device its size and a store. -EBUSY: it has one; -EINVAL: no
  * size, or a codec refuses its parameters; -ENOMEM, also for too large a size.
  */
 int zm_device_init(struct zm_device *device, u64 disksize)
 {
-	struct zm_store *store;
 	int err;
 
 	/* Rounding up must not come out at nothing. */
 	if (!disksize || disksize > ULLONG_MAX - PAGE_SIZE)
 		return -EINVAL;
 	disksize = round_up(disksize, PAGE_SIZE);
-	err = zm_device_lock_settings(device);
-	if (err == -EBUSY)
+	if (mutex_lock_killable(&device->settings))
+		return -EINTR;
+	do {
+		err = store_give(device, disksize);
+	} while (err == -EAGAIN);
+	mutex_unlock(&device->settings);
+	if (err == -EBUSY && READ_ONCE(device->disksize))
 		dev_info_ratelimited(disk_to_dev(device->disk),
 				     "disksize is set already: reset the device first\n");
-	if (err)
-		return err;
-	if (device->backing_file)
-		err = zm_device_refuse_loop(device);
-	if (!err)
-		err = store_make(device, disksize >> PAGE_SHIFT, &store);
-	if (!err) {
-		device->store = store;
-		device->disksize = disksize;
-		/* Pairs with that of submit(): a disk may be open already. */
-		smp_wmb();
-		set_capacity_and_notify(device->disk,
-					disksize >> SECTOR_SHIFT);
-	}
-	zm_device_unlock_settings(device);
-	if (err)
+	else if (err && err != -EINTR)
 		dev_err(disk_to_dev(device->disk),
 			"no store of %llu bytes could be made: error %d\n",
 			disksize, err);

@@ -30,9 +30,9 @@
  * How long anyone waits: a long operation holds device->lock for reading. Who
  * wants it for writing while there is a store first sets `stop`, which each
  * operation looks at every few pages, so who reads an attribute meanwhile waits
- * for some pages and the I/O that is on its way; then for the store to be freed,
- * or to be made, whose tables are as large as the disk. Who waits for a long
- * operation itself (device->work) can be sent a signal.
+ * for some pages and the I/O that is on its way. The store is made and freed without
+ * it, under device->settings: who sets one up or changes it waits, and can be sent a
+ * signal, as can who waits for a long operation itself (device->work).
  */
 #ifndef ZMELD_KMOD_DEVICE_H
 #define ZMELD_KMOD_DEVICE_H
@@ -84,10 +84,10 @@ struct zm_device {
 
 	/*
 	 * Read: to use the store, or to read a setting that it was made with.
-	 * Written: to make or end the store, or to change such a setting.
+	 * Written: to give it to the device or to take it, or to change such a setting.
 	 */
 	struct rw_semaphore lock;
-	/* Held beside it to change a setting or to make the store; one at a time. */
+	/* Held beside it to change a setting, to make the store or to end it. */
 	struct mutex settings;
 	/* One long operation at a time: pass, writeback, recompression, check. */
 	struct mutex work;
