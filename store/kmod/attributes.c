@@ -75,9 +75,12 @@ static ssize_t mem_limit_store(struct device *dev,
 	/* What no number of whole pages holds is no limit. */
 	limit = round_up(limit, PAGE_SIZE);
 	down_read(&device->lock);
+	/* Of two writers the same one is last in both. */
+	spin_lock(&device->limit_lock);
 	WRITE_ONCE(device->memory_limit, limit);
 	if (device->store)
 		zm_store_limit_set(device->store, limit);
+	spin_unlock(&device->limit_lock);
 	up_read(&device->lock);
 	return len;
 }

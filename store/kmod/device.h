@@ -117,7 +117,7 @@ struct zm_device {
 	u32 check_writes;		/* enum zm_check_writes */
 	u32 writeback_batch;		/* requests in flight */
 
-	/* Under limit_lock, which is inside of all others. */
+	/* Under limit_lock, which is inside of all others; a new memory limit takes it, too. */
 	spinlock_t limit_lock;
 	bool writeback_limited;
 	u64 writeback_left;		/* units of 4 KiB, where limited */
