@@ -12,7 +12,6 @@ use crate::finding::{Finding, Severity};
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     let mut check = Check {
-        places,
         accept: &config.accept,
         problems: Vec::new(),
     };
@@ -28,22 +27,29 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     check.reclaim(config);
     check.guard(config);
     check.metrics(config);
+    for problem in &mut check.problems {
+        problem.place = read::nearest(places, &problem.about).cloned();
+    }
     check.problems
 }
 
 pub struct Check<'a> {
-    places: &'a Places,
     accept: &'a [FindingId],
     problems: Vec<Finding>,
 }
 
 impl Check<'_> {
-    pub fn add(&mut self, severity: Severity, id: Option<FindingId>, key: &str, what: String) {
+    pub(super) fn add(
+        &mut self,
+        severity: Severity,
+        id: Option<FindingId>,
+        key: &str,
+        what: String,
+    ) {
         if id.is_some_and(|id| self.accept.contains(&id)) {
             return;
         }
         self.problems.push(Finding {
-            place: read::place(self.places, key).cloned(),
             id,
             ..Finding::new(severity, key, what)
         });
@@ -110,7 +116,7 @@ impl Check<'_> {
                 device,
                 path,
                 ..
-            }) = tier.kind.place()
+            }) = tier.kind.place().filter(|it| it.path != Path::new(""))
             else {
                 continue;
             };
@@ -132,7 +138,7 @@ impl Check<'_> {
     fn priorities(&mut self, config: &Config) {
         let areas = config.areas();
         for pair in areas.windows(2) {
-            let ((one, _, high), (other, _, low)) = (&pair[0], &pair[1]);
+            let ((one, high), (other, low)) = (&pair[0], &pair[1]);
             let (one_name, name) = (&one.name, &other.name);
             let (id, what) =
                 if high == low && one.kind.is_on_disk() != other.kind.is_on_disk() && *high >= 0 {

@@ -5,9 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
-use super::section::section;
+use serde::Serialize;
 
 type Known = (&'static str, Option<(i32, i32)>, bool);
 
@@ -30,7 +28,7 @@ const CODECS: [Known; 8] = [
 
 /// A codec with its parameters. Its text is `zstd`, `zstd:3` or
 /// `zstd:3,dict=/etc/zmeld/pages.dict`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Codec {
     /// Its name.
@@ -141,21 +139,7 @@ impl fmt::Display for Codec {
     }
 }
 
-super::size::text_form!(Codec);
-
-section! {
-    /// A codec that pages may be compressed with a second time.
-    #[derive(Eq, Hash)]
-    pub struct Recompression in Recompression {
-        /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
-        /// when a lower one did not do.
-        priority: u8 = 1, range(1, 3), needed(RECOMPRESSION);
-        /// The codec.
-        codec: Codec = Codec::new("zstd"), needed(RECOMPRESSION);
-    }
-}
-
-const RECOMPRESSION: &str = "{ codec = \"zstd\", priority = 1 }";
+super::size::text_form!(Codec: str::parse);
 
 #[cfg(test)]
 mod tests {

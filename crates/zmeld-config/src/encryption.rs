@@ -1,17 +1,29 @@
 //! How what is written to a drive is kept from whoever reads the drive.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::keys::Section;
-use super::named::named;
-use super::read::{OpenTable, Reader};
-use super::section::{section, KeyValue, Keys, Row, Setting};
+use super::check::Check;
+use super::key::by;
+
+/// What `encryption` may be.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum EncryptionKind {
+    /// No encryption.
+    #[default]
+    None,
+    /// LUKS2.
+    Luks,
+    /// A random key.
+    Random,
+}
 
 /// How what is written to a drive is kept from whoever reads the drive.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Encryption {
     /// It is not.
     #[default]
@@ -71,108 +83,72 @@ impl Cipher {
     }
 }
 
-named! {
-    enum Name {
-        None = "none",
-        Luks = "luks",
-        Random = "random",
-    }
-}
-
-section! {
-    /// The keys of a disk tier or a backing device.
-    struct EncryptionKeys in Disk {
-        encryption: Name = Name::None;
-        key_file: Option<PathBuf>, without("has to be given with luks");
-        cipher: String = Cipher::default().name, by(cipher_name);
-        key_size: u16 = Cipher::default().key_size, range(128, 1024);
-    }
-}
-
-impl Setting for Encryption {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
-        let before = reader.problems.len();
-        let mut keys = EncryptionKeys::default();
-        keys.take(reader, open);
+impl Encryption {
+    /// What the keys of a tier or a backing device say.
+    pub(super) fn of(
+        kind: EncryptionKind,
+        key_file: Option<&Path>,
+        cipher: &Option<String>,
+        key_size: Option<u16>,
+    ) -> Encryption {
+        let standard = Cipher::default();
         let cipher = Cipher {
-            name: keys.cipher,
-            key_size: keys.key_size,
+            name: cipher.clone().unwrap_or(standard.name),
+            key_size: key_size.unwrap_or(standard.key_size),
         };
-        if reader.problems.len() > before {
-            return None;
+        match kind {
+            EncryptionKind::None => Encryption::None,
+            EncryptionKind::Luks => Encryption::Luks {
+                key_file: key_file.unwrap_or(Path::new("")).to_owned(),
+                cipher,
+            },
+            EncryptionKind::Random => Encryption::Random { cipher },
         }
-        check(reader, open, keys.encryption);
-        if let (true, Some(problem)) = (keys.encryption != Name::None, cipher.problem()) {
-            let key = if open.node("key_size").is_some() {
-                "key_size"
-            } else {
-                "cipher"
-            };
-            if let Some(node) = open.node(key) {
-                reader.wrong(&node.place, &open.key(key), problem);
+    }
+}
+
+impl Check<'_> {
+    /// Checks those keys of a table together.
+    pub(super) fn encryption(
+        &mut self,
+        table: &str,
+        kind: EncryptionKind,
+        key_file: Option<&Path>,
+        cipher: &Option<String>,
+        key_size: Option<u16>,
+    ) {
+        let mut wrong = |key: &str, what: &str| self.error(&format!("{table}.{key}"), what);
+        let unused =
+            "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", \
+                      or remove it";
+        let keyless =
+            "luks needs a key file, since nobody types a passphrase when swap is set up; \
+                       write key_file = \"/etc/zmeld/NAME.key\"";
+        let lasting = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
+        match (kind, key_file) {
+            (EncryptionKind::None, Some(_)) => wrong("key_file", unused),
+            (EncryptionKind::Luks, None) => wrong("encryption", keyless),
+            (EncryptionKind::Random, Some(_)) => wrong("key_file", lasting),
+            _ => {}
+        }
+        let key = if key_size.is_some() {
+            "key_size"
+        } else {
+            "cipher"
+        };
+        match Encryption::of(kind, None, cipher, key_size) {
+            Encryption::None if key_size.is_some() || cipher.is_some() => wrong(key, unused),
+            Encryption::None => {}
+            Encryption::Luks { cipher, .. } | Encryption::Random { cipher } => {
+                cipher.problem().iter().for_each(|it| wrong(key, it));
             }
         }
-        match keys.encryption {
-            Name::None => None,
-            Name::Random => Some(Encryption::Random { cipher }),
-            Name::Luks => Some(Encryption::Luks {
-                key_file: keys.key_file?,
-                cipher,
-            }),
-        }
-    }
-
-    fn lines(&self, row: &Row<Self>) -> Vec<KeyValue> {
-        let standard = Cipher::default();
-        let (encryption, key_file, cipher) = match self {
-            Encryption::None => (Name::None, None, &standard),
-            Encryption::Luks { key_file, cipher } => (Name::Luks, Some(key_file.clone()), cipher),
-            Encryption::Random { cipher } => (Name::Random, None, cipher),
-        };
-        let keys = EncryptionKeys {
-            encryption,
-            key_file,
-            cipher: cipher.name.clone(),
-            key_size: cipher.key_size,
-        };
-        let mut lines = keys.rows();
-        if row.key.section == Section::Writeback {
-            lines.retain(|line| line.key.name != "key_file");
-            lines
-                .iter_mut()
-                .for_each(|line| line.key.section = row.key.section);
-        }
-        lines
     }
 }
 
-/// Checks those keys together.
-fn check(reader: &mut Reader, open: &OpenTable<'_>, name: Name) {
-    let unused = "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
-                  remove it";
-    let lasting = "what is written back is lost with RAM, so a key that lasts protects nothing \
-                   more; write \"random\"";
-    let keyless = "luks needs a key file, since nobody types a passphrase when swap is set up; \
-                   write key_file = \"/etc/zmeld/NAME.key\"";
-    let wrong: &[(&str, &str)] = match name {
-        Name::None => &[
-            ("key_file", unused),
-            ("cipher", unused),
-            ("key_size", unused),
-        ],
-        Name::Luks if !open.takes("key_file") => &[("encryption", lasting)],
-        Name::Luks if open.node("key_file").is_none() => &[("encryption", keyless)],
-        Name::Luks | Name::Random => &[],
-    };
-    for (key, what) in wrong {
-        if let Some(node) = open.node(key) {
-            reader.wrong(&node.place, &open.key(key), *what);
-        }
-    }
-    if let (Name::Random, Some(node)) = (name, open.node("key_file")) {
-        let what = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
-        reader.wrong(&node.place, &open.key("key_file"), what);
-    }
+/// Reads the key `cipher`.
+pub(super) fn cipher_key<'de, D: Deserializer<'de>>(it: D) -> Result<Option<String>, D::Error> {
+    by(it, cipher_name)
 }
 
 fn cipher_name(text: &str) -> Result<String, String> {

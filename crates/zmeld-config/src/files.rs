@@ -13,25 +13,34 @@ use crate::finding::{ConfigError, FilePosition};
 pub(super) struct Source {
     /// As the machine itself names it.
     pub path: PathBuf,
-    /// All of it.
+    /// All of it, behind as many empty lines as the files before it have bytes: a byte's place in
+    /// it tells the file, too.
     pub text: String,
+    /// Where it begins in `text`.
+    pub start: usize,
     /// Offsets of its lines, in bytes.
     lines: Vec<usize>,
 }
 
 impl Source {
-    pub fn new(path: &Path, text: String) -> Source {
-        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+    /// A file that is merged after those.
+    pub fn new(path: &Path, text: &str, before: &[Source]) -> Source {
+        let start = before.last().map_or(0, |it| it.text.len() + 1);
+        let after = text.match_indices('\n').map(|(at, _)| start + at + 1);
+        let lines = iter::once(start).chain(after).collect();
+        // A mark of UTF-8 may stand at the head alone.
+        let bare = text.trim_start_matches('\u{feff}');
         Source {
             path: path.to_owned(),
-            lines: iter::once(0).chain(after).collect(),
-            text,
+            lines,
+            text: "\n".repeat(start + text.len() - bare.len()) + bare,
+            start,
         }
     }
 
     /// Line and column of a byte.
-    pub fn place(&self, at: usize) -> FilePosition {
-        let mut at = at.min(self.text.len());
+    fn place(&self, at: usize) -> FilePosition {
+        let mut at = at.clamp(self.start, self.text.len());
         while !self.text.is_char_boundary(at) {
             at -= 1;
         }
@@ -42,6 +51,21 @@ impl Source {
             column: self.text[self.lines[line - 1]..at].chars().count() + 1,
         }
     }
+
+    /// The number of the last line before the one of a byte that begins with the same key or table.
+    pub fn first_of(&self, at: usize) -> Option<usize> {
+        let key = |line: &str| line.split('=').next().map(|it| it.trim().to_owned());
+        let begin = self.text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
+        let again = key(self.text[begin..].lines().next()?);
+        let before: Vec<&str> = self.text.get(self.start..begin)?.lines().collect();
+        Some(before.iter().rposition(|line| key(line) == again)? + 1)
+    }
+}
+
+/// The file, line and column of a byte in one of them.
+pub(super) fn place(sources: &[Source], at: usize) -> FilePosition {
+    let source = sources.iter().rfind(|it| it.start <= at);
+    source.map_or(FilePosition::default(), |it| it.place(at))
 }
 
 /// The files of the machine whose root directory is `root`, in the order in
@@ -49,24 +73,26 @@ impl Source {
 pub(super) fn read(root: &Path, file: Option<&Path>) -> Result<Vec<Source>, ConfigError> {
     if let Some(path) = file {
         let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
-        return Ok(vec![source(path, bytes)?]);
+        return Ok(vec![source(path, bytes, &[])?]);
     }
     let tree = Tree::new(root);
     let mut sources = Vec::new();
     for path in config_files::find(&tree).map_err(unreadable)? {
         let bytes = config_files::read_trusted(&tree, &path).map_err(unreadable)?;
-        sources.extend(bytes.map(|bytes| source(&path, bytes)).transpose()?);
+        if let Some(bytes) = bytes {
+            sources.push(source(&path, bytes, &sources)?);
+        }
     }
     Ok(sources)
 }
 
-fn source(path: &Path, bytes: Vec<u8>) -> Result<Source, ConfigError> {
+fn source(path: &Path, bytes: Vec<u8>, before: &[Source]) -> Result<Source, ConfigError> {
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(path, text)),
+        Ok(text) => Ok(Source::new(path, &text, before)),
         Err(wrong) => {
             let at = wrong.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(&wrong.into_bytes()[..at]).into_owned();
-            let source = Source::new(path, text);
+            let source = Source::new(path, &text, &[]);
             let what = "this is no UTF-8 text; save the file as UTF-8";
             Err(ConfigError::of(Some(source.place(at)), "", what))
         }
@@ -85,7 +111,7 @@ mod tests {
     #[test]
     fn places_are_lines_and_characters() {
         let text = "a\u{e9}\u{20ac}\u{1f600}".repeat(300) + "\n\n" + &"\u{20ac}b\n".repeat(700);
-        let source = Source::new(Path::new("z.toml"), text.clone());
+        let source = Source::new(Path::new("z.toml"), &text, &[]);
         let (mut line, mut column) = (1, 1);
         for (at, c) in text.char_indices() {
             let place = source.place(at);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use zmeld_linux::config_files;
 use zmeld_linux::text_form;
 
@@ -220,7 +220,7 @@ macro_rules! catalogue {
         /// A problem, with a configuration or with a machine that `zmeld status` looks at:
         /// all that `accept` may name. It says that it is meant: what was an error, a
         /// warning or a finding is then passed over in silence.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
         #[allow(missing_docs)] // docs/configuration.md and docs/findings.md say what each is.
         pub enum FindingId {
@@ -304,7 +304,7 @@ impl fmt::Display for FindingId {
     }
 }
 
-text_form!(FindingId);
+text_form!(FindingId: str::parse);
 
 /// A configuration that cannot be used. Its text is the first error, and how many more
 /// there are.

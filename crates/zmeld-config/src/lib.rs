@@ -16,10 +16,8 @@
 //! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
-//! | `section` | how a table is described once: a row a key |
-//! | `value`, `named` | how each type of value is read and written |
-//! | [`keys`] | every key, with its default |
-//! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
+//! | `key` | how the values of some keys are read |
+//! | `files`, `read` | files to texts, texts to one tree, the tree to a [`Config`] by serde |
 //! | `check` | contradictions and warnings |
 //! | `write` | back to a file, with comments |
 //! | [`finding`] | something that is wrong, and the catalogue of what is known by name |
@@ -30,7 +28,10 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use section::keys_of;
+use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+
+use read::{Mistake, Node, Tree};
 
 pub mod advice;
 mod check;
@@ -38,29 +39,23 @@ pub mod codec;
 pub mod encryption;
 mod files;
 pub mod finding;
-pub mod keys;
+mod key;
 pub mod location;
-mod named;
-pub mod read;
+mod read;
 pub mod reclaim;
-mod section;
 pub mod settings;
 pub mod size;
 pub mod tier;
-pub mod tree;
-mod value;
 mod write;
 
-pub use codec::{Codec, Recompression};
-pub use encryption::{Cipher, Encryption};
+pub use codec::Codec;
+pub use encryption::{Cipher, Encryption, EncryptionKind};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
 pub use location::Location;
-pub use named::Named;
 pub use reclaim::{Mechanism, ReclaimRule};
-pub use section::KernelValue;
 pub use settings::{
-    GuardRule, MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables, Watch,
-    WritebackRule,
+    GuardRule, KernelValue, MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables,
+    Watch, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
@@ -74,12 +69,14 @@ pub use zmeld_linux::groups::GroupPattern;
 ///
 /// The default is empty: no tiers, nothing tuned, nothing watched.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The tiers, the fastest first. Names are unique.
+    #[serde(rename = "tier")]
     pub tiers: Vec<Tier>,
     /// Whether all tiers that it names are switched off: it asks for none, where one without tiers
     /// says nothing of them.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub without_tiers: bool,
     /// The kernel's tunables that are to be set.
     pub tunables: Tunables,
@@ -89,15 +86,6 @@ pub struct Config {
     pub metrics: Metrics,
     /// Warnings that are meant: neither refused nor warned of.
     pub accept: Vec<FindingId>,
-}
-
-keys_of! {
-    Config in Top {
-        tunables, without("nothing is tuned");
-        watch, without("no rules");
-        metrics, without("no metrics");
-        accept;
-    }
 }
 
 /// A configuration that was read, and what is worth knowing about it.
@@ -119,7 +107,7 @@ pub struct Loaded {
 impl Loaded {
     /// Position of a key, or of its parent.
     pub fn place(&self, key: &str) -> Option<&FilePosition> {
-        read::place(&self.places, key)
+        read::nearest(&self.places, key)
     }
 
     /// Findings about it, in the order of the files and their lines.
@@ -195,8 +183,8 @@ impl Config {
     /// Faults in none of these, as a file that is no TOML: it may say how a tier is encrypted.
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let sources = files::read(root, file)?;
-        let (mut tree, wrong) = tree::merge(&sources);
-        let (mut understood, mut found) = understand((&tree, wrong));
+        let (mut tree, wrong) = Tree::merge(&sources);
+        let (mut understood, mut found) = understand(&tree, wrong);
         let mut left_out: BTreeMap<String, Finding> = BTreeMap::new();
         while found.iter().any(|it| it.severity == Severity::Critical) {
             let before = left_out.len();
@@ -211,7 +199,7 @@ impl Config {
                 break;
             }
             left_out.keys().for_each(|part| tree.remove(part));
-            (understood, found) = understand((&tree, Vec::new()));
+            (understood, found) = understand(&tree, Vec::new());
         }
         if let Some((config, _)) = &mut understood {
             // It asked for some.
@@ -229,8 +217,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, each with its place.
     pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
-        let source = files::Source::new(name, text.to_owned());
-        Self::assemble(&[source])
+        Self::assemble(&[files::Source::new(name, text, &[])])
     }
 
     /// All that is wrong with a configuration that was put together otherwise:
@@ -252,8 +239,42 @@ impl Config {
     }
 
     fn assemble(sources: &[files::Source]) -> Result<Loaded, ConfigError> {
-        let (tree, wrong) = tree::merge(sources);
-        Self::loaded(understand((&tree, wrong)), sources)
+        let (tree, wrong) = Tree::merge(sources);
+        Self::loaded(understand(&tree, wrong), sources)
+    }
+
+    /// Reads all tables of the files.
+    fn read(root: Node<'_>) -> Result<Config, Mistake> {
+        let mut table = match root.into_inner() {
+            DeValue::Table(table) => table,
+            _ => DeTable::new(),
+        };
+        if let Some((name, _)) = table.get_key_value("without_tiers") {
+            let what = "there is no such key; switch off each tier";
+            return Err((name.span(), what.to_owned()));
+        }
+        let mut tiers = Vec::new();
+        if let Some(node) = table.remove(read::TIERS) {
+            let at = node.span();
+            let DeValue::Table(named) = node.into_inner() else {
+                return Err((at, "invalid type, expected a map".to_owned()));
+            };
+            for (name, node) in named {
+                tiers.push(Tier::read(&name, node)?);
+            }
+        }
+        let mut config: Config = read::value(Spanned::new(0..0, DeValue::Table(table)))?;
+        let is_named = !tiers.is_empty();
+        tiers.retain(|tier| tier.swap.enabled);
+        config.without_tiers = is_named && tiers.is_empty();
+        config.tiers = tiers;
+        let watch = &mut config.watch;
+        watch.recompress.take_if(|rule| !rule.enabled);
+        watch.writeback.take_if(|rule| !rule.enabled);
+        watch.meld.take_if(|rule| !rule.enabled);
+        watch.reclaim.take_if(|rule| !rule.enabled);
+        watch.guard.take_if(|rule| !rule.enabled);
+        Ok(config)
     }
 
     fn loaded(
@@ -302,26 +323,23 @@ impl Config {
         })
     }
 
-    /// Every swap area with the priority it gets, in the order of the tiers.
+    /// Every tier that is swapped to with the priority it gets, in their order.
     ///
     /// An area without a priority of its own gets the one that keeps the order
     /// of the tiers: 100 for the first area, and ten less for each after it,
     /// but always less than the area before it. zswap has none: it stands in
     /// front of all of them. -1 lets the kernel choose.
-    pub fn areas(&self) -> Vec<(&Tier, &Swap, i16)> {
+    pub fn areas(&self) -> Vec<(&Tier, i16)> {
         let mut next = 100;
-        let mut areas = Vec::new();
-        for tier in &self.tiers {
-            let Some(swap) = tier.kind.swap() else {
-                continue;
-            };
-            let priority = swap.priority.unwrap_or(next);
+        let areas = self.tiers.iter().filter(|it| !it.kind.kind().is_in_front());
+        let areas = areas.map(|tier| {
+            let priority = tier.swap.priority.unwrap_or(next);
             if priority >= 0 {
                 next = next.min((priority - 10).max(0));
             }
-            areas.push((tier, swap, priority));
-        }
-        areas
+            (tier, priority)
+        });
+        areas.collect()
     }
 }
 
@@ -329,16 +347,23 @@ impl Config {
 type Understood = (Option<(Config, read::Places)>, Vec<Finding>);
 
 /// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
-fn understand((tree, wrong): (&tree::Table, Vec<Finding>)) -> Understood {
+fn understand(tree: &Tree<'_>, wrong: Vec<Finding>) -> Understood {
     if !wrong.is_empty() {
         return (None, wrong);
     }
-    let (config, places, mut problems) = read::read(tree);
-    // Notices are no reason to leave a machine without swap.
-    if problems.iter().any(|it| it.severity == Severity::Critical) {
+    let (config, mut problems) = tree.read(Config::read);
+    let Some(config) = config else {
         return (None, problems);
+    };
+    let places = tree.places();
+    let mut others = check::check(&config, &places);
+    if !problems.is_empty() {
+        // What follows from them is nothing new.
+        let wrong: Vec<_> = problems.iter().map(|it| tree.part(&it.about)).collect();
+        let is_new = |it: &Finding| !wrong.contains(&tree.part(&it.about));
+        others.retain(|it| it.severity == Severity::Critical && is_new(it));
     }
-    problems.extend(check::check(&config, &places));
+    problems.extend(others);
     (Some((config, places)), problems)
 }
 
@@ -357,46 +382,45 @@ fn sort(problems: &mut [Finding], files: &[PathBuf]) {
 /// # Errors
 /// The first mistake, with its place.
 pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, ConfigError> {
-    toml::from_str(text).map_err(|mut err: toml::de::Error| {
-        let found = err.message().to_owned();
-        let kind = found.split([':', '`']).next().unwrap_or_default();
-        let mut quoted = found.split(['`', '"']).skip(1).step_by(2);
-        let wrong = quoted.next().unwrap_or_default();
-        let way_out = choices(wrong, &Vec::from_iter(quoted));
-        let (is, needed) = found.split_once(", expected ").unwrap_or_default();
-        let is = is.split_once(": ").unwrap_or_default().1;
-        let needed = match needed {
-            "u32" | "u64" | "usize" => "a whole number",
-            "f64" => "a number",
-            it => it,
-        };
-        // Without its text, the error ends with the tables that it is in.
-        let at = err.span().map_or(0, |span| span.start);
-        err.set_input(None);
-        let said = err.to_string();
-        let tables = said.split_once("\nin `").map_or("", |it| it.1);
-        let tables = tables.trim_end_matches("`\n");
-        // Faults within a tagged table are noticed at its head.
-        let within = at + text.get(at..).and_then(|it| it.find(wrong)).unwrap_or(0);
-        let head = text
-            .get(..within)
-            .and_then(|it| it.rsplit(['\n', '{', ',']).next());
-        let key = head.and_then(|it| Some(it.split_once('=')?.0.trim()));
-        let key = key.filter(|it| tables.rsplit('.').next() != Some(it));
-        let key = key.unwrap_or_default();
-        let none = format!("{wrong:?} is none of its values; {way_out}");
-        let mistyped = format!("is the {is}; write {needed}");
-        let (at, key, what) = match kind.trim_end() {
-            "unknown field" => (within, wrong, format!("there is no such key; {way_out}")),
-            "unknown variant" => (within, key, none),
-            "invalid type" | "invalid value" => (within, key, mistyped),
-            "missing field" => (at, "", format!("has no {wrong}")),
-            _ => (at, "", found.clone()),
-        };
-        let place = files::Source::new(name, text.to_owned()).place(at);
-        let key = tree::dotted(tables, key);
-        ConfigError::of(Some(place), key.trim_end_matches('.'), what)
-    })
+    let sources = [files::Source::new(name, text, &[])];
+    let (tree, mut problems) = Tree::merge(&sources);
+    let mut value = None;
+    if problems.is_empty() {
+        (value, problems) = tree.read(read::value);
+    }
+    problems.truncate(1);
+    match (value, problems.is_empty()) {
+        (Some(value), true) => Ok(value),
+        _ => Err(ConfigError { problems }),
+    }
+}
+
+/// A choice among few, each with its name.
+pub trait Named: Copy + PartialEq + 'static {
+    /// All of them.
+    const ALL: &'static [(&'static str, Self)];
+
+    /// The one with that name, or what there is.
+    fn named(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("{text:?} is none of its values; {}", choices(text, &names))
+        })
+    }
+
+    /// How the file has it.
+    fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, value)| *value == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// The name that the file has for a value of a key.
+pub fn name_of(value: &impl Serialize) -> String {
+    let value = toml::Value::try_from(value).ok();
+    let name = value.as_ref().and_then(toml::Value::as_str);
+    name.unwrap_or_default().to_owned()
 }
 
 /// More names than these are not listed.

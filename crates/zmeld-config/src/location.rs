@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::size::text_form;
 
 /// A device by its path or by a tag that udev knows it by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Location {
     /// An absolute path. Text: the path.
@@ -109,7 +109,7 @@ impl fmt::Display for Location {
     }
 }
 
-text_form!(Location);
+text_form!(Location: str::parse);
 
 #[cfg(test)]
 mod tests {

@@ -1,268 +1,341 @@
-//! From a tree of values to a [`Config`], with every wrong value reported.
+//! From the texts of files to values by serde, and every mistake in them with its place, its key
+//! and the way out.
+//!
+//! The files become one [`Tree`] of TOML values. serde ends at the first mistake, so that what is
+//! mistaken is taken out of the tree and the rest is read again, until nothing is wrong.
 
 use std::collections::BTreeMap;
+use std::mem;
+use std::ops::Range;
 
-use super::keys::{self, Section};
-use crate::advice::TierKind;
+use serde::de::{DeserializeOwned, IntoDeserializer};
+use toml::de::{DeArray, DeTable, DeValue};
+use toml::Spanned;
 
-use super::named::Named;
-use super::section::{Keys, Row};
-use super::tier::OPTIONAL;
-use super::tree::{dotted, Node, Table, Value, TIERS};
-use super::value::Limits;
-use super::*;
+use super::files::{place, Source};
+use super::{choices, meant};
 use crate::finding::{FilePosition, Finding, Severity};
 
-/// Positions of the keys read.
+/// Below this key the names are the user's own.
+pub(super) const TIERS: &str = "tier";
+
+/// A file may hold more mistakes, or numbers where texts are meant, than anybody reads.
+const TRIES_MAX: usize = 1000;
+
+/// Positions of keys.
 pub(super) type Places = BTreeMap<String, FilePosition>;
 
 /// Position of a key, or of the nearest table or list that it is in.
-pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePosition> {
-    loop {
-        if let Some(place) = places.get(key) {
-            return Some(place);
-        }
-        key = &key[..key.rfind(['.', '['])?];
-    }
+pub(super) fn nearest<'a>(places: &'a Places, key: &str) -> Option<&'a FilePosition> {
+    let above = || nearest(places, &key[..key.rfind(['.', '['])?]);
+    places.get(key).or_else(above)
 }
 
-/// Reads the tree. Where something is wrong its default stands in, so that
-/// what follows can be read too.
-pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
-    let mut reader = Reader::default();
-    let nowhere = FilePosition::default();
-    let top = OpenTable::new(&mut reader, root, "", &nowhere, &[Section::Top]);
-    let mut config = Config {
-        tiers: top.tiers(&mut reader),
-        ..Config::default()
-    };
-    config.take(&mut reader, &top);
-    let of_tiers = dotted(TIERS, "");
-    let is_named = reader.places.keys().any(|key| key.starts_with(&of_tiers));
-    config.without_tiers = config.tiers.is_empty() && is_named;
-    (config, reader.places, reader.problems)
+/// A mistake in a tree: in which bytes, and what serde says of it.
+pub(super) type Mistake = (Range<usize>, String);
+
+/// Reads a value.
+pub(super) fn value<T: DeserializeOwned>(node: Node<'_>) -> Result<T, Mistake> {
+    let read = T::deserialize(node.into_deserializer());
+    read.map_err(|err| (err.span().unwrap_or_default(), err.message().to_owned()))
 }
 
-#[derive(Default)]
-pub(super) struct Reader {
-    places: Places,
-    pub problems: Vec<Finding>,
+pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+
+/// Several files as one table. A later file changes what an earlier one says key by key; a list
+/// is replaced as a whole.
+pub(super) struct Tree<'t> {
+    root: Node<'t>,
+    sources: &'t [Source],
 }
 
-impl Reader {
-    pub fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
-        self.problems.push(Finding {
-            place: Some(place.clone()),
-            ..Finding::new(Severity::Critical, key, what.into())
-        });
-    }
-
-    /// A value of another type than the key takes.
-    pub fn mistyped(&mut self, node: &Node, key: &str, way_out: &str) {
-        let what = format!("is {}; {way_out}", node.value.is());
-        self.wrong(&node.place, key, what);
-    }
-
-    /// A text that `parse` understands.
-    pub fn text<T>(
-        &mut self,
-        node: &Node,
-        key: &str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let Value::String(text) = &node.value else {
-            let way_out = "a text is needed: write it in quotes, with its unit if it has one";
-            self.mistyped(node, key, way_out);
-            return None;
-        };
-        let parsed = parse(text);
-        parsed.map_err(|why| self.wrong(&node.place, key, why)).ok()
-    }
-
-    /// A whole number between the two.
-    pub fn number(&mut self, node: &Node, key: &str, limits: Limits) -> Option<i64> {
-        let (lowest, highest) = limits;
-        match node.value {
-            Value::Integer(number) if (lowest..=highest).contains(&number) => Some(number),
-            _ => {
-                let quotes = match node.value {
-                    Value::String(_) => ", without quotes",
-                    _ => "",
-                };
-                let way_out = format!("write a whole number from {lowest} to {highest}{quotes}");
-                self.mistyped(node, key, &way_out);
-                None
-            }
-        }
-    }
-
-    /// Those items of a list that are understood.
-    pub fn list<'t, T>(
-        &mut self,
-        node: &'t Node,
-        key: &str,
-        mut item: impl FnMut(&mut Reader, &'t Node, &str) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let Value::Array(nodes) = &node.value else {
-            self.mistyped(node, key, "write a list in [ ]");
-            return None;
-        };
-        let items = nodes.iter().enumerate().filter_map(|(at, node)| {
-            let key = format!("{key}[{at}]");
-            self.places.insert(key.clone(), node.place.clone());
-            item(self, node, &key)
-        });
-        Some(items.collect())
-    }
+/// A key with the tables that it is in, the bytes of its name and of its value, and what that is.
+struct Key {
+    path: String,
+    name: Range<usize>,
+    value: Range<usize>,
+    is: String,
 }
 
-pub(super) struct OpenTable<'t> {
-    table: &'t Table,
-    pub path: String,
-    pub place: FilePosition,
-    known: Vec<&'static str>,
-}
-
-impl<'t> OpenTable<'t> {
-    /// Opens a table whose keys stand in those sections; others are refused.
-    fn new(
-        reader: &mut Reader,
-        table: &'t Table,
-        path: &str,
-        place: &FilePosition,
-        sections: &[Section],
-    ) -> Self {
-        let known = keys::names(sections);
-        for (name, entry) in &table.entries {
-            if known.contains(&name.as_str()) {
-                let place = match entry.node.value {
-                    Value::Table(_) => &entry.key_place,
-                    _ => &entry.node.place,
-                };
-                reader.places.insert(dotted(path, name), place.clone());
-                continue;
-            }
-            let (place, key) = (&entry.key_place, dotted(path, name));
-            // zswap calls a codec as the kernel does.
-            let like = match name.as_str() {
-                "compressor" => "codec",
-                "codec" => "compressor",
-                name => name,
-            };
-            let what = format!("there is no such key; {}", choices(like, &known));
-            reader.wrong(place, &key, what);
-        }
-        OpenTable {
-            table,
-            path: path.to_owned(),
-            place: place.clone(),
-            known,
-        }
-    }
-
-    /// Opens the table that is a key's value.
-    pub fn value(
-        reader: &mut Reader,
-        node: &'t Node,
-        key: &str,
-        sections: &[Section],
-    ) -> Option<Self> {
-        let Value::Table(table) = &node.value else {
-            reader.mistyped(node, key, &format!("write [{key}] and its keys"));
-            return None;
-        };
-        let place = reader.places.get(key).unwrap_or(&node.place).clone();
-        Some(OpenTable::new(reader, table, key, &place, sections))
-    }
-
-    /// Whether a key may stand in it.
-    pub fn takes(&self, name: &str) -> bool {
-        self.known.contains(&name)
-    }
-
-    pub fn key(&self, name: &str) -> String {
-        dotted(&self.path, name)
-    }
-
-    /// The value of a key that may stand in it.
-    pub fn node(&self, name: &str) -> Option<&'t Node> {
-        let entry = self.table.entries.get(name)?;
-        self.takes(name).then_some(&entry.node)
-    }
-
-    /// Returns false if a drop-in switched this tier or rule off.
-    pub fn is_enabled(&self, reader: &mut Reader) -> bool {
-        let mut is_enabled = true;
-        Row::new(Section::Tier, "enabled").take(reader, self, &mut is_enabled);
-        is_enabled
-    }
-
-    fn tiers(&self, reader: &mut Reader) -> Vec<Tier> {
-        let Some(node) = self.node(TIERS) else {
-            return Vec::new();
-        };
-        let Value::Table(table) = &node.value else {
-            reader.mistyped(node, TIERS, "write [tier.NAME] and its keys");
-            return Vec::new();
-        };
-        let mut entries: Vec<_> = table.entries.iter().collect();
-        entries.sort_by_key(|(_, entry)| entry.turn);
-        let mut tiers = Vec::new();
-        for (name, entry) in entries {
-            let key = dotted(TIERS, name);
-            reader.places.insert(key.clone(), entry.key_place.clone());
-            let name = match name.parse::<TierName>() {
-                Ok(name) => name,
-                Err(why) => {
-                    reader.wrong(&entry.key_place, TIERS, why);
-                    continue;
-                }
-            };
-            let Value::Table(table) = &entry.node.value else {
-                reader.mistyped(&entry.node, &key, &format!("write [{key}] and its keys"));
+impl<'t> Tree<'t> {
+    pub fn merge(sources: &'t [Source]) -> (Self, Vec<Finding>) {
+        let mut whole = DeTable::new();
+        let mut wrong = Vec::new();
+        for source in sources {
+            let (parsed, errors) = DeTable::parse_recoverable(&source.text);
+            // Later errors often follow from a syntax error.
+            let Some(error) = errors.first() else {
+                join(&mut whole, parsed.into_inner());
                 continue;
             };
-            tiers.extend(tier(reader, table, &key, &entry.key_place, name));
+            let at = error.span().map_or(source.start, |span| span.start);
+            let way_out = match source.first_of(at) {
+                Some(line) if error.message() == "duplicate key" => format!("line {line} has it"),
+                _ => "see docs/configuration.md or toml.io".to_owned(),
+            };
+            let what = format!("{}; {way_out}", error.message());
+            wrong.push(mistake(sources, at, "", what));
         }
-        tiers
+        let root = Spanned::new(0..0, DeValue::Table(whole));
+        (Tree { root, sources }, wrong)
+    }
+
+    /// All keys, and the root at their head.
+    fn keys(&self) -> Vec<Key> {
+        let mut keys = Vec::new();
+        add_keys(String::new(), 0..0, &self.root, &mut keys);
+        keys
+    }
+
+    pub fn places(&self) -> Places {
+        let keys = self.keys().into_iter().skip(1);
+        let at = |key: Key| (place(self.sources, key.start()), key.path);
+        keys.map(at).map(|(place, path)| (path, place)).collect()
+    }
+
+    /// What `read` makes of it, and all mistakes. Where something is wrong its default stands in,
+    /// so that what follows is read too. None where nothing can be made of it.
+    pub fn read<T>(
+        &self,
+        read: impl Fn(Node<'t>) -> Result<T, Mistake>,
+    ) -> (Option<T>, Vec<Finding>) {
+        let keys = self.keys();
+        let mut root = self.root.clone();
+        let mut found: Vec<Finding> = Vec::new();
+        for _ in 0..TRIES_MAX {
+            let (at, what) = match read(root.clone()) {
+                Ok(value) => return (Some(value), found),
+                Err(mistake) => mistake,
+            };
+            // The first of `[[list]]` and the list stand in the same bytes.
+            let key = keys.iter().rfind(|key| key.name == at || key.value == at);
+            let key = key.unwrap_or(&keys[0]).meant_by(&what, &keys);
+            let change = change(root.get_mut(), key, &what);
+            let is_mended = change == Some(true) && !what.starts_with(NO_SUCH_NAME);
+            // What was taken out is missed later.
+            let missed = what
+                .strip_prefix(MISSING)
+                .and_then(|it| it.split('`').next());
+            let missed = missed.map(|name| dotted(&key.path, name));
+            let is_known = missed.is_some_and(|it| found.iter().any(|found| found.about == it));
+            if !is_mended && !is_known {
+                let is_name = what.starts_with(NO_SUCH_KEY);
+                let at = is_name.then_some(key.name.start).unwrap_or(key.start());
+                found.push(mistake(self.sources, at, &key.path, told(key, &what)));
+            }
+            if change.is_none() {
+                return (None, found);
+            }
+        }
+        let what = format!("has more than {TRIES_MAX} mistakes and numbers for texts; write less");
+        found.push(mistake(self.sources, 0, "", what));
+        (None, found)
+    }
+
+    /// The smallest part that can be left out whole and that a key is in: a tier, a rule, or
+    /// what is no table of tables. None where it is in none.
+    pub fn part(&self, key: &str) -> Option<String> {
+        let mut names = key.split('.');
+        let (first, second) = (names.next()?, names.next());
+        let table = self.root.get_ref().get(first)?.get_ref();
+        let below = second.filter(|it| table.get(it).is_some_and(|it| it.get_ref().is_table()));
+        match below {
+            Some(name) => Some(dotted(first, name)),
+            // All tiers are too much.
+            None => (first != TIERS).then(|| first.to_owned()),
+        }
+    }
+
+    /// Takes a part out.
+    pub fn remove(&mut self, part: &str) {
+        let keys = self.keys();
+        for key in keys.iter().filter(|key| key.path == part) {
+            change(self.root.get_mut(), key, "");
+        }
     }
 }
 
-/// One tier; nothing if it is switched off or its kind is not known.
-fn tier(
-    reader: &mut Reader,
-    table: &Table,
-    path: &str,
-    place: &FilePosition,
-    name: TierName,
-) -> Option<Tier> {
-    let mut meant = None;
-    let kind = match table.entries.get("kind") {
-        Some(entry) => reader.text(&entry.node, &dotted(path, "kind"), |text| {
-            let names = TierKind::ALL.iter().map(|it| it.0);
-            meant = super::meant(text, names).and_then(|it| TierKind::named(it).ok());
-            TierKind::named(text)
-        }),
-        None => {
-            let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
-            let what = format!(
-                "has no kind; write kind = {}, or remove what is said of a tier that is gone",
-                names.join(" or ")
-            );
-            reader.wrong(place, path, what);
-            None
+/// Lets `over` change `under`.
+fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
+    for (name, mut node) in over {
+        let old = under.get_mut(&**name.get_ref()).map(Spanned::get_mut);
+        if let (Some(DeValue::Table(old)), DeValue::Table(new)) = (old, node.get_mut()) {
+            join(old, mem::take(new));
+        } else {
+            under.remove(&**name.get_ref());
+            under.insert(name, node);
         }
-    };
-    // A misspelt kind hides none of the tier's other mistakes.
-    let kind = kind.or(meant)?;
-    let mut tier = Tier {
+    }
+}
+
+fn mistake(sources: &[Source], at: usize, key: &str, what: String) -> Finding {
+    Finding {
+        place: Some(place(sources, at)),
+        ..Finding::new(Severity::Critical, key, what)
+    }
+}
+
+/// A key with the tables that it is in.
+pub(super) fn dotted(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+/// Adds a key, and those in its table or list after it.
+fn add_keys(path: String, name: Range<usize>, node: &Node<'_>, keys: &mut Vec<Key>) {
+    let (value, is) = (node.span(), description(node.get_ref()));
+    let head = path.clone();
+    keys.push(Key {
+        path,
         name,
-        optional: false,
-        kind: Kind::bare(kind),
-    };
-    let open = OpenTable::new(reader, table, path, place, tier.kind.sections());
-    OPTIONAL.take(reader, &open, &mut tier.optional);
-    tier.kind.take(reader, &open);
-    // A tier that is switched off is checked all the same.
-    open.is_enabled(reader).then_some(tier)
+        value,
+        is,
+    });
+    match node.get_ref() {
+        DeValue::Table(table) => {
+            for (name, node) in table {
+                add_keys(dotted(&head, name.get_ref()), name.span(), node, keys);
+            }
+        }
+        DeValue::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                add_keys(format!("{head}[{at}]"), item.span(), item, keys);
+            }
+        }
+        _ => {}
+    }
 }
+
+impl Key {
+    /// Where it begins, as people see it: a table at its name.
+    fn start(&self) -> usize {
+        match &*self.is {
+            A_TABLE => self.name.start,
+            _ => self.value.start,
+        }
+    }
+
+    /// The key that is mistaken: within a table whose kind stands in it, serde knows no places.
+    fn meant_by<'k>(&'k self, what: &str, keys: &'k [Key]) -> &'k Key {
+        let wrong = what.split(['`', '"']).nth(1);
+        let wrong = wrong.filter(|_| self.is == A_TABLE && !what.starts_with(MISSING));
+        let is_meant = |it: &&Key| match what.starts_with(NO_SUCH_KEY) {
+            true => it.path.rsplit('.').next() == wrong,
+            false => wrong.is_some_and(|wrong| it.is.trim_end_matches('"').ends_with(wrong)),
+        };
+        let below = dotted(&self.path, "");
+        let mut below = keys.iter().filter(|it| it.path.starts_with(&below));
+        below.find(is_meant).unwrap_or(self)
+    }
+}
+
+/// Gives a key the value that is meant, and takes it out where that is not known: false. None
+/// where it is not there.
+fn change(node: &mut DeValue<'_>, key: &Key, what: &str) -> Option<bool> {
+    let mut is_mended = None;
+    let mut keep = |name: Range<usize>, node: &mut Node<'_>| {
+        if name != key.name || node.span() != key.value {
+            is_mended = is_mended.or(change(node.get_mut(), key, what));
+            return true;
+        }
+        let meant = meaning(node, what);
+        is_mended = Some(meant.is_some());
+        meant.map(|it| *node.get_mut() = it).is_some()
+    };
+    match node {
+        DeValue::Table(table) => {
+            let all = mem::take(table).into_iter();
+            let kept = all.filter_map(|(name, mut node)| {
+                keep(name.span(), &mut node).then_some((name, node))
+            });
+            *table = kept.collect();
+        }
+        DeValue::Array(items) => {
+            let all = mem::replace(items, DeArray::new()).into_iter();
+            let kept = all.filter_map(|mut it| keep(it.span(), &mut it).then_some(it));
+            *items = kept.collect();
+        }
+        _ => {}
+    }
+    is_mended
+}
+
+// What serde and toml say.
+pub(super) const NO_SUCH_KEY: &str = "unknown field";
+const NO_SUCH_NAME: &str = "unknown variant";
+const MISSING: &str = "missing field `";
+const NEEDS_NAME: &str = "wanted string or table";
+
+/// The value that is meant: where a list is needed anything else is a list of one, and a misspelt
+/// name hides no other mistakes.
+fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
+    let text = match node.get_ref() {
+        DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => return None,
+        DeValue::String(text) => text.to_string(),
+        scalar => description(scalar).replace("the number ", ""),
+    };
+    let name = meant(&text, what.split('`').skip(3).step_by(2));
+    if what.ends_with(", expected a sequence") {
+        let item = Spanned::new(node.span(), DeValue::String(text.into()));
+        return Some(DeValue::Array([item].into_iter().collect()));
+    }
+    let name = name.filter(|_| what.starts_with(NO_SUCH_NAME))?;
+    Some(DeValue::String(name.to_owned().into()))
+}
+
+const A_TABLE: &str = "a table";
+
+/// A value in words.
+fn description(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => A_TABLE.to_owned(),
+    }
+}
+
+/// What serde says, with the way out. What our own types say has it already.
+fn told(Key { path, is, .. }: &Key, what: &str) -> String {
+    let (problem, needed) = what.rsplit_once(", expected ").unwrap_or((what, ""));
+    let names: Vec<&str> = needed.split('`').skip(1).step_by(2).collect();
+    if problem.starts_with(NO_SUCH_KEY) {
+        // zswap calls a codec as the kernel does.
+        let like = match path.rsplit('.').next().unwrap_or_default() {
+            "compressor" => "codec",
+            "codec" => "compressor",
+            name => name,
+        };
+        return format!("there is no such key; {}", choices(like, &names));
+    }
+    let text = is.strip_prefix("the text ").unwrap_or(is);
+    if problem.starts_with(NO_SUCH_NAME) {
+        let choices = choices(text.trim_matches('"'), &names);
+        return format!("{text} is none of its values; {choices}");
+    }
+    if let Some(name) = what.strip_prefix(MISSING) {
+        return format!("has no {}", name.replacen('`', "", 1));
+    }
+    if !problem.starts_with("invalid ") && what != NEEDS_NAME {
+        return what.to_owned();
+    }
+    let unquoted = if text == is { "" } else { ", without quotes" };
+    let way_out = match needed {
+        "" | "a string" | "path string" => TEXT.to_owned(),
+        "a boolean" => format!("write true or false{unquoted}"),
+        "a sequence" => "write a list in [ ]".to_owned(),
+        "f64" => format!("write a number{unquoted}"),
+        "i64" | "u32" | "u64" | "usize" => format!("write a whole number{unquoted}"),
+        _ if path == TIERS => "write [tier.NAME] and its keys".to_owned(),
+        _ => format!("write [{path}] and its keys"),
+    };
+    format!("is {is}; {way_out}")
+}
+
+const TEXT: &str = "a text is needed: write it in quotes, with its unit if it has one";

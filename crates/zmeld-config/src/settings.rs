@@ -1,34 +1,89 @@
-//! Tunables, the rules of `zmeld watch`, metrics. A row is a key: see `section.rs`.
+//! Tunables, the rules of `zmeld watch`, metrics.
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use smart_default::SmartDefault;
+use toml::Value;
 
-use super::named::named;
-use super::section::{kernel_values, section, KernelValue, Table};
+use super::key::{absolute, by, within};
+use super::write::table;
 use super::{Bytes, GroupPattern, Percent, ReclaimRule, Span};
 
-section! {
-    /// The kernel's tunables; what is not given is left alone, but for reading ahead where all
-    /// swap is in RAM. The kernel's names are those below `/proc/sys/vm`.
-    #[derive(Eq)]
-    pub struct Tunables in Tunables {
-        /// How anonymous pages and cached files are weighed, 0 to 200.
-        swappiness: Option<Swappiness>, kernel("swappiness", "how pages and cached files are weighed");
-        /// How many pages are read at once: 2 to the power of it.
-        page_cluster: Option<u8>, range(0, 10), kernel("page-cluster", "pages read at once, as a power of 2");
-        /// How far the watermarks are apart, in ten-thousandths of memory.
-        watermark_scale_factor: Option<u16>, range(1, 3_000), kernel("watermark_scale_factor", "how early reclaim begins");
-        /// How much is reclaimed beyond the watermark when memory is fragmented,
-        /// in ten-thousandths of it; 0 is off.
-        watermark_boost_factor: Option<u32>, range(0, 100_000), kernel("watermark_boost_factor", "how much is reclaimed against fragmentation");
-        /// How hard free memory is kept in one piece.
-        compaction_proactiveness: Option<u8>, range(0, 100), kernel("compaction_proactiveness", "how hard free memory is kept in one piece");
-        /// How readily names and inodes are dropped, 100 being even.
-        vfs_cache_pressure: Option<u16>, range(0, 1_000), kernel("vfs_cache_pressure", "how readily names and inodes are dropped");
-        /// How much memory is kept free.
-        min_free: Option<Bytes>, kernel("min_free_kbytes", "memory for what cannot wait");
-    }
+/// A value that the kernel takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelValue {
+    /// The kernel's name for it.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Its purpose, as the comment on the key begins.
+    pub purpose: String,
+}
+
+/// Given values of a section whose keys are the kernel's, in their order; one that is to be
+/// measured is not among them.
+pub(super) fn kernel_values<T: Serialize + schemars::JsonSchema>(section: &T) -> Vec<KernelValue> {
+    let schema = schemars::schema_for!(T);
+    let given = table(section).into_iter().filter_map(|(key, value)| {
+        let comment = schema.get("properties")?.get(&key)?.get("description")?;
+        let begin = comment.as_str()?.split([',', '.', ';', ':']).next()?;
+        let purpose = begin[..1].to_lowercase() + &begin[1..];
+        let (name, value) = match (&*key, value) {
+            ("swappiness", Value::String(_)) => return None,
+            // The kernel has it in KiB.
+            ("min_free", Value::String(text)) => {
+                let Bytes(bytes) = text.parse().ok()?;
+                ("min_free_kbytes", (bytes / 1024).to_string())
+            }
+            ("page_cluster", value) => ("page-cluster", value.to_string()),
+            ("shrinker", Value::Boolean(value)) => ("shrinker_enabled", yes_or_no(value)),
+            ("same_filled", Value::Boolean(value)) => {
+                ("same_filled_pages_enabled", yes_or_no(value))
+            }
+            (name, Value::String(text)) => (name, text),
+            (name, value) => (name, value.to_string()),
+        };
+        Some(KernelValue {
+            name: name.to_owned(),
+            value,
+            purpose,
+        })
+    });
+    given.collect()
+}
+
+fn yes_or_no(value: bool) -> String {
+    if value { "Y" } else { "N" }.to_owned()
+}
+
+/// The kernel's tunables; what is not given is left alone, but for reading ahead where all
+/// swap is in RAM. The kernel's names are those below `/proc/sys/vm`.
+#[derive(
+    Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tunables {
+    /// How pages and cached files are weighed, 0 to 200.
+    pub swappiness: Option<Swappiness>,
+    /// Pages read at once as a power of 2.
+    #[serde(deserialize_with = "within::<0, 10, _, _>")]
+    pub page_cluster: Option<u8>,
+    /// How early reclaim begins: how far the watermarks are apart, in ten-thousandths of memory.
+    #[serde(deserialize_with = "within::<1, 3000, _, _>")]
+    pub watermark_scale_factor: Option<u16>,
+    /// How much is reclaimed against fragmentation, beyond the watermark, in ten-thousandths of
+    /// memory; 0 is off.
+    #[serde(deserialize_with = "within::<0, 100000, _, _>")]
+    pub watermark_boost_factor: Option<u32>,
+    /// How hard free memory is kept in one piece.
+    #[serde(deserialize_with = "within::<0, 100, _, _>")]
+    pub compaction_proactiveness: Option<u8>,
+    /// How readily names and inodes are dropped, 100 being even.
+    #[serde(deserialize_with = "within::<0, 1000, _, _>")]
+    pub vfs_cache_pressure: Option<u16>,
+    /// Memory for what cannot wait: how much is kept free.
+    pub min_free: Option<Bytes>,
 }
 
 impl Tunables {
@@ -41,36 +96,46 @@ impl Tunables {
 
 /// A value of `vm.swappiness`, or how to find one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(
+    rename_all = "lowercase",
+    expecting = "is no value; write \"auto\", or 0 to 200 without quotes"
+)]
 pub enum Swappiness {
     /// 200 k / (k + 1), where random I/O on swap was measured to be k times as
     /// fast as on the file system. Text: `auto`.
     Auto,
     /// 0 to 200.
+    #[serde(untagged, deserialize_with = "swappiness")]
     Value(u8),
 }
 
-section! {
-    /// Settings of `zmeld watch`. Without rules it does nothing.
-    pub struct Watch in Watch {
-        /// How often it looks.
-        interval: Span = Span::seconds(60);
-        /// It does nothing while tasks waited for a processor more than this share
-        /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
-        cpu_pressure_max: Percent = Percent::whole(20);
-        /// Compress pages again.
-        recompress: Option<RecompressRule>, without("no rule");
-        /// Write pages to the backing device.
-        writeback: Option<WritebackRule>, without("no rule");
-        /// Meld identical pages.
-        meld: Option<MeldRule>, without("no rule");
-        /// Reclaim idle memory before it is needed.
-        reclaim: Option<ReclaimRule>, without("no rule");
-        /// Act before the machine freezes (`zmeld-guard`).
-        guard: Option<GuardRule>, without("no rule");
-        /// Only log what would be done.
-        dry_run: bool;
-    }
+fn swappiness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    within::<0, 200, _, _>(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Settings of `zmeld watch`. Without rules it does nothing.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Watch {
+    /// How often it looks.
+    #[default(Span::seconds(60))]
+    pub interval: Span,
+    /// It does nothing while tasks waited for a processor more than this share
+    /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
+    #[default(Percent::whole(20))]
+    pub cpu_pressure_max: Percent,
+    /// Compress pages again.
+    pub recompress: Option<RecompressRule>,
+    /// Write pages to the backing device.
+    pub writeback: Option<WritebackRule>,
+    /// Meld identical pages.
+    pub meld: Option<MeldRule>,
+    /// Reclaim idle memory before it is needed.
+    pub reclaim: Option<ReclaimRule>,
+    /// Act before the machine freezes (`zmeld-guard`).
+    pub guard: Option<GuardRule>,
+    /// Only log what would be done.
+    pub dry_run: bool,
 }
 
 impl Watch {
@@ -91,114 +156,135 @@ impl Watch {
     }
 }
 
-named! {
-    /// Which pages a rule is for.
-    pub enum PageFilter {
-        /// Those not touched for a while.
-        Idle = "idle",
-        /// Those that did not compress.
-        Huge = "huge",
-        /// Those that did not compress and were not touched for a while.
-        HugeIdle = "huge_idle",
-    }
+/// Which pages a rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PageFilter {
+    /// Those not touched for a while.
+    Idle,
+    /// Those that did not compress.
+    Huge,
+    /// Those that did not compress and were not touched for a while.
+    HugeIdle,
 }
 
-section! {
-    /// When pages are compressed again.
-    pub struct RecompressRule in WatchRecompress {
-        /// Which pages.
-        pages: PageFilter = PageFilter::Idle, always();
-        /// Not touched for so long; for idle pages.
-        idle_after: Span = Span::seconds(3_600), always();
-        /// Not more often than that.
-        every: Span = Span::seconds(600), always();
-        /// Only objects of at least so many bytes, 0 to 4096.
-        threshold: Bytes = Bytes(0), by(part_of_page);
-        /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.10).
-        max_pages: Option<u64>, range(1, i64::MAX), without("no limit");
-    }
+/// When pages are compressed again.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecompressRule {
+    /// Whether it is carried out: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// Which pages.
+    #[default(PageFilter::Idle)]
+    pub pages: PageFilter,
+    /// Not touched for so long; for idle pages.
+    #[default(Span::seconds(3_600))]
+    pub idle_after: Span,
+    /// Not more often than that.
+    #[default(Span::seconds(600))]
+    pub every: Span,
+    /// Only objects of at least so many bytes, 0 to 4096.
+    #[default(Bytes(0))]
+    #[serde(deserialize_with = "part_of_page")]
+    pub threshold: Bytes,
+    /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.10).
+    #[serde(deserialize_with = "within::<1, { i64::MAX }, _, _>")]
+    pub max_pages: Option<u64>,
 }
 
-fn part_of_page(text: &str) -> Result<Bytes, String> {
-    match text.parse()? {
+fn part_of_page<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+    let bytes = by(deserializer, |text| match text.parse()? {
         bytes if bytes > Bytes(4_096) => {
             Err(format!("{text:?} is more than a page; write 0 to 4KiB"))
         }
         bytes => Ok(bytes),
-    }
+    });
+    Ok(bytes?.unwrap_or_default())
 }
 
-section! {
-    /// When pages are written to the backing device.
-    pub struct WritebackRule in WatchWriteback {
-        /// Which pages.
-        pages: PageFilter = PageFilter::HugeIdle, always();
-        /// Not touched for so long; for idle pages.
-        idle_after: Span = Span::seconds(4 * 3_600), always();
-        /// Not more often than that.
-        every: Span = Span::seconds(3_600), always();
-        /// Only while the device uses at least this share of its memory limit; for
-        /// a device without a limit, of its size.
-        above: Percent = Percent::whole(0);
-        /// At most so much at a time.
-        at_most: Bytes = Bytes(256 << 20), always();
-    }
+/// When pages are written to the backing device.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WritebackRule {
+    /// Whether it is carried out: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// Which pages.
+    #[default(PageFilter::HugeIdle)]
+    pub pages: PageFilter,
+    /// Not touched for so long; for idle pages.
+    #[default(Span::seconds(4 * 3_600))]
+    pub idle_after: Span,
+    /// Not more often than that.
+    #[default(Span::seconds(3_600))]
+    pub every: Span,
+    /// Only while the device uses at least this share of its memory limit; for
+    /// a device without a limit, of its size.
+    #[default(Percent::whole(0))]
+    pub above: Percent,
+    /// At most so much at a time.
+    #[default(Bytes(256 << 20))]
+    pub at_most: Bytes,
 }
 
-section! {
-    /// When identical pages are melded.
-    pub struct MeldRule in WatchMeld {
-        /// Not more often than that.
-        every: Span = Span::seconds(600), always();
-        /// Only if a sample finds at least this share of the pages to be duplicates: what
-        /// a scan and a status call worth it.
-        duplicates_min: Percent = Percent::whole((100.0 * crate::advice::meld::WORTH).round() as u32), always();
-    }
+/// When identical pages are melded.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MeldRule {
+    /// Whether it is carried out: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// Not more often than that.
+    #[default(Span::seconds(600))]
+    pub every: Span,
+    /// Only if a sample finds at least this share of the pages to be duplicates: what
+    /// a scan and a status call worth it.
+    #[default(Percent::whole((100.0 * crate::advice::meld::WORTH).round() as u32))]
+    pub duplicates_min: Percent,
 }
 
-section! {
-    /// Actions before a machine freezes.
-    #[serde(default, deny_unknown_fields)]
-    pub struct GuardRule in WatchGuard {
-        /// Room is made where programs can take less than this share of what they can have more,
-        /// or where what they can take is gone within ten seconds at today's rate.
-        room_below: Percent = Percent::whole(15), always();
-        /// Processes are ended where they can take less than this share.
-        end_below: Percent = Percent::whole(10), always();
-        /// Or where less than that is available without swapping and all tasks waited for memory
-        /// this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
-        /// systemd-oomd's limit for a group, there for 30 s.
-        stalled_above: Percent = Percent::whole(60), always();
-        /// Owners or groups that may be ended, each with what is below it; without any, all that is
-        /// not protected.
-        end: Vec<GroupPattern>;
-        /// Never these, nor what is below them.
-        protect: Vec<GroupPattern>;
-        /// How long a process has from SIGTERM to SIGKILL.
-        grace: Span = Span::seconds(3), always();
-        /// A program and its arguments, run as nobody after something was ended, with the facts in
-        /// its environment.
-        on_end: Vec<String>;
-    }
+/// Actions before a machine freezes.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GuardRule {
+    /// Whether it is carried out: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// Room is made where programs can take less than this share of what they can have more,
+    /// or where what they can take is gone within ten seconds at today's rate.
+    #[default(Percent::whole(15))]
+    pub room_below: Percent,
+    /// Processes are ended where they can take less than this share.
+    #[default(Percent::whole(10))]
+    pub end_below: Percent,
+    /// Or where less than that is available without swapping and all tasks waited for memory
+    /// this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
+    /// systemd-oomd's limit for a group, there for 30 s.
+    #[default(Percent::whole(60))]
+    pub stalled_above: Percent,
+    /// Owners or groups that may be ended, each with what is below it; without any, all that is
+    /// not protected.
+    pub end: Vec<GroupPattern>,
+    /// Never these, nor what is below them.
+    pub protect: Vec<GroupPattern>,
+    /// How long a process has from SIGTERM to SIGKILL.
+    #[default(Span::seconds(3))]
+    pub grace: Span,
+    /// A program and its arguments, run as nobody after something was ended, with the facts in
+    /// its environment.
+    pub on_end: Vec<String>,
 }
 
-section! {
-    /// Export of figures to a monitoring system.
-    #[derive(Eq)]
-    #[serde(default)]
-    pub struct Metrics in Metrics {
-        /// The file that `zmeld watch` writes for node_exporter's textfile collector.
-        textfile: Option<PathBuf>, without("no file");
-        /// Whether figures that tell if a page had a twin are among them.
-        melding: bool;
-    }
+/// Export of figures to a monitoring system.
+#[derive(
+    Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metrics {
+    /// The file that `zmeld watch` writes for node_exporter's textfile collector.
+    #[serde(deserialize_with = "absolute")]
+    pub textfile: Option<PathBuf>,
+    /// Whether figures that tell if a page had a twin are among them.
+    pub melding: bool,
 }
-
-impl Table for Tunables {}
-impl Table for Watch {}
-impl Table for RecompressRule {}
-impl Table for WritebackRule {}
-impl Table for MeldRule {}
-impl Table for ReclaimRule {}
-impl Table for GuardRule {}
-impl Table for Metrics {}

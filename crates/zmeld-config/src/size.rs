@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 pub use zmeld_linux::amount::{Bytes, Percent, Span};
 pub use zmeld_linux::text_form;
 
@@ -15,7 +15,7 @@ const SUCH_AS: &str = r#"write "50%", "4GiB" or "min(50%, 4GiB)""#;
 
 /// How large something is: for RAM tiers, how much they hold *before*
 /// compression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Size {
     /// So many bytes. Text: `4GiB`.
@@ -130,7 +130,7 @@ impl fmt::Display for Size {
     }
 }
 
-text_form!(Size);
+text_form!(Size: str::parse);
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,13 @@
 //! A configuration as a file, with comments that say why.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use toml::Value;
+use serde::Serialize;
+use toml::{Table, Value};
 
-use super::keys::Section;
-use super::section::{KeyValue, Keys, WrittenValue};
-use super::tier::OPTIONAL;
+use crate::advice::TierKind;
+
+use super::read::dotted;
 use super::*;
 
 /// Comments above keys or tables, by the key with its tables: `tier.fast.size`, `tier.fast`,
@@ -20,31 +20,55 @@ const WIDTH: usize = 76;
 impl Config {
     /// The configuration as the text of a file. Read again it is this
     /// configuration. Only what differs from its default is written, and what
-    /// has a comment.
+    /// has a comment; a rule is written whole.
     pub fn to_toml(&self, comments: &Comments) -> String {
-        let mut file = Writer {
-            comments,
-            text: String::new(),
-        };
+        let text = String::new();
+        let mut file = Writer { comments, text };
         file.comment("");
         if !comments.get("").is_none_or(String::is_empty) {
             file.text.push('\n');
         }
-        let lines = self.lines();
-        file.values("", &lines);
+        let mut rest = table(self);
+        rest.retain(|key, _| key != "tier" && key != "without_tiers");
+        let bare = table(&Config::default());
+        file.keys("", &rest, Some(&bare));
         for tier in &self.tiers {
-            file.tier(tier);
+            let bare = Tier::new(tier.name.clone(), Kind::bare(tier.kind.kind()));
+            let mut bare = tier_table(&bare);
+            bare.retain(|key, _| !["kind", "size", "meld"].contains(&key));
+            let writeback = table(&Writeback::default());
+            bare.insert("writeback".to_owned(), writeback.into());
+            let (path, keys) = (format!("tier.{}", tier.name), tier_table(tier));
+            file.keys(&path, &keys, Some(&bare));
+            file.tables(&path, &keys, Some(&bare));
         }
         if self.without_tiers {
             // A file that names none says nothing of them.
             file.push("# No tier is asked for.");
-            file.push("[tier.none]");
-            file.push("kind = \"zram\"");
-            file.push("enabled = false");
+            file.push("[tier.none]\nkind = \"zram\"\nenabled = false");
         }
-        file.tables("", &lines);
+        file.tables("", &rest, Some(&bare));
         file.text
     }
+}
+
+/// The keys of a section with their values, without those that have none.
+pub(super) fn table(section: &impl Serialize) -> Table {
+    Table::try_from(section).unwrap_or_default()
+}
+
+/// The keys of a tier's kind, and its own.
+fn tier_table(tier: &Tier) -> Table {
+    let kind = tier.kind.kind();
+    let mut keys = Table::from_iter([("kind".to_owned(), kind.name().into())]);
+    keys.extend(match &tier.kind {
+        Kind::Ram(device) => table(device),
+        Kind::Zswap(zswap) => table(zswap),
+        Kind::Disk(disk) => table(disk),
+    });
+    keys.extend(table(&tier.swap));
+    keys.retain(|key, _| key != "meld" || kind == TierKind::Zmeld);
+    keys
 }
 
 struct Writer<'a> {
@@ -54,9 +78,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn comment(&mut self, key: &str) {
-        let Some(comment) = self.comments.get(key) else {
-            return;
-        };
+        let comment = self.comments.get(key).map_or("", String::as_str);
         for paragraph in comment.lines() {
             let mut line = String::from("#");
             for word in paragraph.split_whitespace() {
@@ -65,90 +87,55 @@ impl Writer<'_> {
                     line.truncate(1);
                 }
                 line.push(' ');
-                line.push_str(word);
+                // TOML forbids these in comments.
+                line.push_str(&word.replace(char::is_control, "?"));
             }
             self.push(&line);
         }
     }
 
     fn push(&mut self, line: &str) {
-        // TOML forbids these in comments.
-        let clean = line.replace(|c: char| c.is_control() && c != '\t', "?");
-        self.text.push_str(&clean);
+        self.text.push_str(line);
         self.text.push('\n');
     }
 
-    fn header(&mut self, path: &str) {
-        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
-            self.text.push('\n');
-        }
-        self.comment(path);
-        // Names of tiers are bare keys by what they may consist of.
-        let _ = writeln!(self.text, "[{path}]");
-    }
-
-    fn line(&mut self, path: &str, name: &str, value: &Value) {
-        self.comment(&tree::dotted(path, name));
-        let _ = writeln!(self.text, "{name} = {value}");
-    }
-
-    /// Whether a value is more than its default, or something is said of it.
-    fn is_shown(&self, path: &str, line: &KeyValue) -> bool {
-        let key = || tree::dotted(path, line.key.name);
-        matches!(line.written, WrittenValue::Value(_))
-            && (line.key.is_always_written
-                || !line.is_default
-                || self.comments.contains_key(&key()))
-    }
-
-    fn values(&mut self, path: &str, lines: &[KeyValue]) {
-        for line in lines {
-            if let (true, WrittenValue::Value(value)) = (self.is_shown(path, line), &line.written) {
-                self.line(path, line.key.name, value);
+    /// A table's own keys with a value that is more than its default, or that something is said
+    /// of. What has no default, as a rule, is written whole.
+    fn keys(&mut self, path: &str, keys: &Table, bare: Option<&Table>) {
+        let shown = keys.iter().filter(|(name, value)| {
+            let is_default = bare.map_or(*name == "enabled", |it| it.get(*name) == Some(value));
+            let is_said = self.comments.contains_key(&dotted(path, name));
+            let is_there = !value.is_table() && !value.as_array().is_some_and(Vec::is_empty);
+            is_there && (is_said || !is_default)
+        });
+        let shown: Vec<_> = shown.collect();
+        if !path.is_empty() && (!shown.is_empty() || self.comments.contains_key(path)) {
+            if !self.text.is_empty() && !self.text.ends_with("\n\n") {
+                self.text.push('\n');
             }
+            self.comment(path);
+            // Names of tiers are bare keys by what they may consist of.
+            self.push(&format!("[{path}]"));
         }
-    }
-
-    /// The tables in a table, whose own values they follow.
-    fn tables(&mut self, path: &str, lines: &[KeyValue]) {
-        for line in lines {
-            let WrittenValue::Table(lines) = &line.written else {
-                continue;
+        for (name, value) in shown {
+            self.comment(&dotted(path, name));
+            let value = match value.as_array().map(Vec::as_slice) {
+                Some([codec]) if name == "codec" => codec,
+                _ => value,
             };
-            if line.is_default {
-                continue;
-            }
-            let path = tree::dotted(path, line.key.name);
-            // A table with nothing but tables needs no header of its own.
-            if lines.iter().any(|line| self.is_shown(&path, line))
-                || lines.iter().all(|line| line.is_default)
-                || self.comments.contains_key(&path)
-            {
-                self.header(&path);
-            }
-            self.values(&path, lines);
-            self.tables(&path, lines);
+            self.push(&format!("{name} = {value}"));
         }
     }
 
-    fn tier(&mut self, tier: &Tier) {
-        let path = format!("tier.{}", tier.name);
-        let mut lines = tier.kind.lines();
-        let sections = tier.kind.sections();
-        lines.retain(|line| sections.contains(&line.key.section));
-        // It stands with what else is said of how an area is swapped to.
-        if let Some(at) = lines
-            .iter()
-            .position(|it| it.key.section == Section::Swapped)
-        {
-            for mut line in OPTIONAL.lines(&tier.optional) {
-                line.is_default = !tier.optional;
-                lines.insert(at, line);
+    /// The tables in a table, whose own keys they follow.
+    fn tables(&mut self, path: &str, keys: &Table, bare: Option<&Table>) {
+        for (name, value) in keys {
+            let default = bare.and_then(|bare| bare.get(name));
+            if let Some(keys) = value.as_table().filter(|_| default != Some(value)) {
+                let (path, bare) = (dotted(path, name), default.and_then(Value::as_table));
+                self.keys(&path, keys, bare);
+                self.tables(&path, keys, bare);
             }
         }
-        self.header(&path);
-        self.line(&path, "kind", &tier.kind.kind().name().into());
-        self.values(&path, &lines);
-        self.tables(&path, &lines);
     }
 }

@@ -5,13 +5,12 @@ use std::iter::Sum;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::Serialize;
 
 /// A number of bytes. Its text is a number with `KiB`, `MiB`, `GiB`, `TiB`
 /// (or `K`, `M`, `G`, `T`, which are the same), or bytes without a unit.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
@@ -97,7 +96,7 @@ impl fmt::Display for Bytes {
 }
 
 /// A share in hundredths of a percent, so that `12.5%` is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Percent(u32);
@@ -167,7 +166,7 @@ impl fmt::Display for Percent {
 }
 
 /// A length of time in whole seconds. Its text is `30s`, `5min`, `2h` or `1d`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Span {
@@ -266,14 +265,41 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     }
 }
 
+/// Reads a text that it understands, or a number as its text: serde's place of a mistake is the
+/// text itself.
+pub struct Parse<T>(pub fn(&str) -> Result<T, String>);
+
+impl<T> Visitor<'_> for Parse<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        self.0(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
 /// For types whose serialised form is their text.
 #[macro_export]
 macro_rules! text_form {
-    ($($name:ty),*) => {$(
-        impl TryFrom<String> for $name {
-            type Error = String;
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
+    ($($name:ty: $parse:expr),*) => {$(
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(it: D) -> Result<Self, D::Error> {
+                it.deserialize_str($crate::amount::Parse($parse))
             }
         }
         impl From<$name> for String {
@@ -284,4 +310,14 @@ macro_rules! text_form {
     )*};
 }
 
-text_form!(Bytes, Percent, Span);
+text_form!(Bytes: str::parse, Percent: share, Span: str::parse);
+
+/// By itself it is a share of something, of at most all of it.
+fn share(text: &str) -> Result<Percent, String> {
+    match text.parse()? {
+        share if share > Percent::whole(100) => {
+            Err(format!("{text:?} is more than all of it; write 0% to 100%"))
+        }
+        share => Ok(share),
+    }
+}

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use zmeld_config::{Config, Encryption, Kind};
+use zmeld_config::{Config, EncryptionKind, Kind};
 use zmeld_swap::migrate::export::{nixos::nixos, units};
 
 const RAM: u64 = 8 << 30;
@@ -96,7 +96,7 @@ fn nix_finds_in_the_modules_what_was_configured() {
         accepts(&output, name);
         let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let is_disk = |tier: &&zmeld_config::Tier| match &tier.kind {
-            Kind::Disk(disk) => !matches!(disk.encryption, Encryption::Luks { .. }),
+            Kind::Disk(disk) => disk.encryption != EncryptionKind::Luks,
             _ => false,
         };
         let disks = config.tiers.iter().filter(is_disk).count();

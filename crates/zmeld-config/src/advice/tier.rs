@@ -1,7 +1,7 @@
 //! Recommended set-up: a compressed device, or zswap in front of a disk; and swap that is
 //! there already.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use zmeld_linux::compressed::{chosen, is_on, pool_max_bytes, MmStat, ZSWAP};
 use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
 use zmeld_linux::swaps::SwapArea;
@@ -247,7 +247,7 @@ impl ActiveSwap {
 }
 
 /// Kinds of tiers, as a configuration names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TierKind {
     /// A zram device.

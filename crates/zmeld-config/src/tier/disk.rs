@@ -2,28 +2,40 @@
 
 use super::*;
 
-section! {
-    /// Swap on a drive.
-    pub struct DiskSwap in Disk {
-        /// Where.
-        source: Source = Source::Device(Location::Path(PathBuf::new()));
-        /// A device that carries nothing known is made a swap area (or a LUKS
-        /// volume with one). Never done to a device that carries something else.
-        format: bool;
-        /// How what is written is kept from whoever reads the drive.
-        encryption: Encryption;
-        /// The image of hibernation goes here.
-        hibernation: bool;
-        /// How long a boot waits for the drive.
-        timeout: Span = TIMEOUT;
-        /// How it is swapped to.
-        swap: Swap;
-    }
+/// Swap on a drive.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiskSwap {
+    /// A block device, used whole; or a file.
+    pub device: Option<Location>,
+    /// A swap file.
+    #[serde(deserialize_with = "absolute")]
+    pub file: Option<PathBuf>,
+    /// It is created with this size if it is not there; without, it has to be.
+    pub size: Option<Size>,
+    /// A device that carries nothing known is made a swap area (or a LUKS
+    /// volume with one). Never done to a device that carries something else.
+    pub format: bool,
+    /// How what is written is kept from whoever reads the drive.
+    pub encryption: EncryptionKind,
+    /// The key of a LUKS volume. Only root may read it.
+    #[serde(deserialize_with = "absolute")]
+    pub key_file: Option<PathBuf>,
+    /// The cipher, as `cryptsetup --cipher` takes it; a LUKS volume that is there knows its own.
+    #[serde(deserialize_with = "cipher_key")]
+    pub cipher: Option<String>,
+    /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
+    #[serde(deserialize_with = "within::<128, 1024, _, _>")]
+    pub key_size: Option<u16>,
+    /// The image of hibernation goes here.
+    pub hibernation: bool,
+    /// How long a boot waits for the drive.
+    #[default(TIMEOUT)]
+    pub timeout: Span,
 }
 
 /// Swap space of a disk tier.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// A block device.
     Device(Location),
@@ -36,70 +48,60 @@ pub enum Source {
     },
 }
 
-/// `device`, or `file` and its `size`.
-impl Setting for Source {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
-        let (mut device, mut path, mut size) = (None::<Location>, None::<PathBuf>, None::<Size>);
-        DEVICE.take(reader, open, &mut device);
-        FILE.take(reader, open, &mut path);
-        FILE_SIZE.take(reader, open, &mut size);
-        match (open.node("device"), open.node("file"), open.node("size")) {
-            (Some(_), None, Some(node)) => {
-                let what = "is for a swap file; a device is used whole: remove it, or write file = for device =";
-                reader.wrong(&node.place, &open.key("size"), what);
-            }
-            (None, None, _) => {
-                let what = "names no place; write device = \"UUID=...\" or file = \"/swapfile\"";
-                reader.wrong(&open.place, &open.path, what);
-            }
-            (Some(_), Some(node), _) => {
-                let what = "a tier is one place; remove either device or file, or make two tiers";
-                reader.wrong(&node.place, &open.key("file"), what);
-            }
-            _ => {}
-        }
-        match device {
-            Some(device) => Some(Source::Device(device)),
-            None => path.map(|path| Source::File { path, size }),
-        }
-    }
-
-    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
-        let (device, path, size) = match self {
-            Source::Device(device) => (Some(device.clone()), None, None),
-            Source::File { path, size } => (None, Some(path.clone()), *size),
-        };
-        [
-            DEVICE.lines(&device),
-            FILE.lines(&path),
-            FILE_SIZE.lines(&size),
-        ]
-        .concat()
-    }
-}
-
-const EITHER: &str = "device or file has to be given";
-const DEVICE: Row<Option<Location>> = Row::new(Section::Disk, "device").without(EITHER);
-const FILE: Row<Option<PathBuf>> = Row::new(Section::Disk, "file").without(EITHER);
-const FILE_SIZE: Row<Option<Size>> =
-    Row::new(Section::Disk, "size").without("the file has to be there");
-
 impl DiskSwap {
     /// Whether nothing on it can be read after a reboot.
     pub fn encryption_is_random(&self) -> bool {
-        matches!(self.encryption, Encryption::Random { .. })
+        self.encryption == EncryptionKind::Random
+    }
+
+    /// How what is written is kept from whoever reads the drive.
+    pub fn encryption(&self) -> Encryption {
+        Encryption::of(
+            self.encryption,
+            self.key_file.as_deref(),
+            &self.cipher,
+            self.key_size,
+        )
+    }
+
+    /// Encrypts what is written.
+    pub fn encrypted(self, how: Encryption) -> DiskSwap {
+        let (encryption, key_file, cipher) = match how {
+            Encryption::None => (EncryptionKind::None, None, Cipher::default()),
+            Encryption::Luks { key_file, cipher } => (EncryptionKind::Luks, Some(key_file), cipher),
+            Encryption::Random { cipher } => (EncryptionKind::Random, None, cipher),
+        };
+        let standard = Cipher::default();
+        DiskSwap {
+            encryption,
+            key_file,
+            key_size: Some(cipher.key_size).filter(|it| *it != standard.key_size),
+            cipher: Some(cipher.name).filter(|it| *it != standard.name),
+            ..self
+        }
+    }
+
+    /// Where it is, once it was checked.
+    pub fn source(&self) -> Source {
+        let nowhere = || Location::Path(PathBuf::new());
+        match (&self.device, &self.file) {
+            (None, Some(path)) => Source::File {
+                path: path.clone(),
+                size: self.size,
+            },
+            (device, _) => Source::Device(device.clone().unwrap_or_else(nowhere)),
+        }
     }
 
     pub(super) fn place(&self) -> Place<'_> {
-        let (device, path) = match &self.source {
-            Source::Device(device) => (Some(device), device.path()),
-            Source::File { path, .. } => (None, path.clone()),
-        };
         Place {
             table: "",
-            device,
-            path,
-            encryption: &self.encryption,
+            device: self.device.as_ref(),
+            path: match self.source() {
+                Source::Device(device) => device.path(),
+                Source::File { path, .. } => path,
+            },
+            encryption: self.encryption(),
             timeout: self.timeout,
             is_dispensable: false,
         }
@@ -107,35 +109,46 @@ impl DiskSwap {
 
     /// The file may have to be made: its folder is what has to be there.
     pub(super) fn files(&self) -> Vec<&Path> {
-        let mut files = Vec::new();
-        if let Source::File { path, .. } = &self.source {
-            files.extend(path.parent());
-        }
-        if let Encryption::Luks { key_file, .. } = &self.encryption {
-            files.push(key_file);
-        }
-        files
+        let folder = self.file.as_ref().and_then(|file| file.parent());
+        folder.into_iter().chain(self.key_file.as_deref()).collect()
     }
 
     pub(super) fn check(&self, key: &str, tier: &Tier, check: &mut Check<'_>) {
-        match &self.source {
-            Source::Device(device) => {
-                let key = format!("{key}.device");
-                check.device(device, &key);
-                if let Encryption::Random { .. } = self.encryption {
-                    check.overwritten(device, &key, "the area");
-                }
+        match (&self.device, &self.file) {
+            (Some(_), None) if self.size.is_some() => {
+                let what =
+                    "is for a swap file; a device is used whole: remove it, or write file = \
+                            for device =";
+                check.error(&format!("{key}.size"), what);
             }
-            Source::File { path, .. } => {
-                file(path, &format!("{key}.file"), check);
-                if self.encryption != Encryption::None {
-                    let what = "is for devices; put the file on an encrypted file system, or use \
-                                a partition";
-                    check.error(&format!("{key}.encryption"), what);
-                }
+            (None, None) => {
+                let what = "names no place; write device = \"UUID=...\" or file = \"/swapfile\"";
+                check.error(key, what);
+            }
+            (Some(_), Some(_)) => {
+                let what = "a tier is one place; remove either device or file, or make two tiers";
+                check.error(&format!("{key}.file"), what);
+            }
+            _ => {}
+        }
+        let key_file = self.key_file.as_deref();
+        check.encryption(key, self.encryption, key_file, &self.cipher, self.key_size);
+        if let Some(device) = &self.device {
+            let key = format!("{key}.device");
+            check.device(device, &key);
+            if self.encryption_is_random() {
+                check.overwritten(device, &key, "the area");
             }
         }
-        if let Encryption::Luks { key_file, .. } = &self.encryption {
+        if let Some(path) = &self.file {
+            file(path, &format!("{key}.file"), check);
+            if self.encryption != EncryptionKind::None {
+                let what = "is for devices; put the file on an encrypted file system, or use \
+                            a partition";
+                check.error(&format!("{key}.encryption"), what);
+            }
+        }
+        if let Some(key_file) = key_file {
             if in_ram(key_file) || key_file.starts_with("/dev") {
                 let what = format!(
                     "{} does not outlive a reboot, and without it the volume stays shut; put it \
@@ -150,7 +163,7 @@ impl DiskSwap {
                         encryption = \"luks\" or hibernate elsewhere";
             check.error(&format!("{key}.hibernation"), what);
         }
-        if self.hibernation && tier.optional {
+        if self.hibernation && tier.swap.optional {
             let what = "the image of hibernation is on a drive that may be missing; it is lost \
                         with it";
             check.warning(FindingId::Hibernation, &format!("{key}.optional"), what);

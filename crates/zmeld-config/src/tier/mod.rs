@@ -1,19 +1,24 @@
 //! The tiers: where swapped pages live.
 //!
-//! A kind of tier is a module with its settings, which are a table of keys; [`Kind`] asks them.
+//! A kind of tier is a module with its keys and their check; [`Kind`] asks them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::advice::TierKind;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use smart_default::SmartDefault;
+use toml::de::{DeTable, DeValue};
+use toml::Spanned;
 
 use super::check::{in_ram, Check};
-use super::keys::Section;
-use super::named::{named, Named};
-use super::read::{OpenTable, Reader};
-use super::section::{kernel_values, section, KernelValue, KeyValue, Keys, Row, Setting, Table};
+use super::encryption::cipher_key;
+use super::key::{absolute, by, within};
+use super::read::{self, Mistake, Node};
+use super::settings::kernel_values;
 use super::size::text_form;
 use super::*;
 
@@ -30,10 +35,62 @@ pub use zswap::{compressor, Zpool, Zswap};
 pub struct Tier {
     /// Its name: in messages, in the journal, in `/dev/mapper/zmeld-NAME`.
     pub name: TierName,
-    /// A missing or failing device does not stop the others, nor a boot.
-    pub optional: bool,
+    /// How it is swapped to; of zswap, which stands in front of swap areas, nothing is said.
+    pub swap: Swap,
     /// Its kind.
     pub kind: Kind,
+}
+
+impl Tier {
+    /// One that is swapped to as any is.
+    pub fn new(name: TierName, kind: Kind) -> Tier {
+        let swap = Swap::default();
+        Tier { name, swap, kind }
+    }
+
+    /// Reads `[tier.NAME]`: its own keys, and those of its kind.
+    pub(super) fn read(name: &Spanned<Cow<'_, str>>, node: Node<'_>) -> Result<Tier, Mistake> {
+        let (head, at) = (name.span(), node.span());
+        let DeValue::Table(mut keys) = node.into_inner() else {
+            return Err((at, "invalid type, expected a map".to_owned()));
+        };
+        let name = match name.get_ref().parse() {
+            Ok(name) => name,
+            Err(why) => return Err((head, why)),
+        };
+        let kind: TierKind = match keys.remove("kind") {
+            Some(kind) => read::value(kind)?,
+            None => {
+                let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
+                let way_out = "or remove what is said of a tier that is gone";
+                let names = names.join(" or ");
+                let what = format!("missing field `kind`; write kind = {names}, {way_out}");
+                return Err((head, what));
+            }
+        };
+        let own: &[&str] = match kind {
+            TierKind::Zswap => &["enabled"],
+            _ => &["enabled", "optional", "priority", "discard"],
+        };
+        let mut swap = DeTable::new();
+        for own in own {
+            swap.extend(keys.remove_entry(*own));
+        }
+        let table = |keys| Spanned::new(at.clone(), DeValue::Table(keys));
+        let read = Kind::read(kind, table(keys)).map_err(|(at, what)| {
+            let of_all = own.join("`, `");
+            let what = match (kind, what.starts_with(read::NO_SUCH_KEY)) {
+                (_, false) => return (at, what),
+                (TierKind::Zram, _) => what.replace(", `meld`, `check_writes`", ""),
+                (TierKind::Zmeld, _) => what,
+                _ => what.replacen("expected ", "expected `kind`, ", 1),
+            };
+            (at, format!("{what}, `{of_all}`"))
+        });
+        let kind = read?;
+        let swap = read::value(table(swap))?;
+        Ok(Tier { name, swap, kind })
+    }
 }
 
 /// A tier's backing storage.
@@ -46,7 +103,7 @@ pub struct Place<'a> {
     /// The path of either.
     pub path: PathBuf,
     /// How what is written is kept from whoever reads the drive.
-    pub encryption: &'a Encryption,
+    pub encryption: Encryption,
     /// How long a boot waits for the drive.
     pub timeout: Span,
     /// Whether the tier can do without it.
@@ -54,9 +111,7 @@ pub struct Place<'a> {
 }
 
 /// A tier's name: a letter or digit, then letters, digits, `-` or `_`, at most 32.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct TierName(String);
 
@@ -92,7 +147,7 @@ impl fmt::Display for TierName {
     }
 }
 
-text_form!(TierName);
+text_form!(TierName: str::parse);
 
 /// Kind of a tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -121,35 +176,21 @@ impl Kind {
         }
     }
 
-    pub(super) fn take(&mut self, reader: &mut Reader, open: &OpenTable<'_>) {
-        match self {
-            Kind::Ram(device) => device.take(reader, open),
-            Kind::Zswap(zswap) => zswap.take(reader, open),
-            Kind::Disk(disk) => disk.take(reader, open),
-        }
-    }
-
-    pub(super) fn lines(&self) -> Vec<KeyValue> {
-        match self {
-            Kind::Ram(device) => device.lines(),
-            Kind::Zswap(zswap) => zswap.lines(),
-            Kind::Disk(disk) => disk.lines(),
-        }
-    }
-
-    /// Sections of its keys.
-    pub(super) fn sections(&self) -> &'static [Section] {
-        match self.kind() {
-            TierKind::Zram => &[Section::Tier, Section::Swapped, Section::Ram],
-            TierKind::Zmeld => &[
-                Section::Tier,
-                Section::Swapped,
-                Section::Ram,
-                Section::Zmeld,
-            ],
-            TierKind::Zswap => &[Section::Tier, Section::Zswap],
-            TierKind::Disk => &[Section::Tier, Section::Swapped, Section::Disk],
-        }
+    fn read(kind: TierKind, keys: Node<'_>) -> Result<Kind, Mistake> {
+        Ok(match kind {
+            TierKind::Zram => Kind::Ram(read::value(keys)?),
+            TierKind::Zmeld => {
+                let says_when = keys.get_ref().get("meld").is_some();
+                let mut device: RamDevice = read::value(keys)?;
+                device.driver = RamDriver::Zmeld;
+                if !says_when {
+                    device.meld = MeldMode::Manual;
+                }
+                Kind::Ram(device)
+            }
+            TierKind::Zswap => Kind::Zswap(read::value(keys)?),
+            TierKind::Disk => Kind::Disk(read::value(keys)?),
+        })
     }
 
     /// Finds what is wrong with it, and with others beside it. `key` is the tier's.
@@ -176,24 +217,6 @@ impl Kind {
     /// Whether it is swap on a drive or in a file: its pages are not in RAM.
     pub fn is_on_disk(&self) -> bool {
         self.kind().is_on_disk()
-    }
-
-    /// How it is swapped to; none where it stands in front of swap areas.
-    pub fn swap(&self) -> Option<&Swap> {
-        match self {
-            Kind::Ram(device) => Some(&device.swap),
-            Kind::Zswap(_) => None,
-            Kind::Disk(disk) => Some(&disk.swap),
-        }
-    }
-
-    /// The same, to be changed.
-    pub fn swap_mut(&mut self) -> Option<&mut Swap> {
-        match self {
-            Kind::Ram(device) => Some(&mut device.swap),
-            Kind::Zswap(_) => None,
-            Kind::Disk(disk) => Some(&mut disk.swap),
-        }
     }
 
     /// Codec of its pages; none where that is the kernel's choice, or they are not compressed.
@@ -245,49 +268,41 @@ impl Named for TierKind {
     const ALL: &'static [(&'static str, Self)] = &TierKind::NAMES;
 }
 
-section! {
-    /// How an area is swapped to.
-    #[derive(Copy, Eq)]
-    pub struct Swap in Swapped {
-        /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
-        /// order of the tiers decides: see [`super::Config::areas`].
-        priority: Option<i16>, range(-1, 32_767), without("by the order of the tiers");
-        /// Which freed pages the device is told of.
-        discard: Discard;
-    }
+/// How a tier is swapped to.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(default, deny_unknown_fields)]
+pub struct Swap {
+    /// Whether it is set up: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// A missing or failing device does not stop the others, nor a boot.
+    pub optional: bool,
+    /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
+    /// order of the tiers decides: see [`super::Config::areas`].
+    #[serde(deserialize_with = "within::<-1, 32767, _, _>")]
+    pub priority: Option<i16>,
+    /// Which freed pages the device is told of.
+    pub discard: Discard,
 }
 
-/// It has the keys of each tier that is swapped to.
-impl Setting for Swap {
-    fn read(_: &Row<Self>, reader: &mut Reader, open: &OpenTable<'_>) -> Option<Self> {
-        let mut swap = Swap::default();
-        swap.take(reader, open);
-        Some(swap)
-    }
-
-    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
-        self.rows()
-    }
+/// Which freed pages a swap device is told of (`swapon --discard`).
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Discard {
+    /// None. RAM devices hear of freed pages on their own.
+    #[default]
+    None,
+    /// The whole area, once, when it is switched on.
+    Once,
+    /// Clusters of pages as they are freed.
+    Pages,
+    /// Both.
+    Both,
 }
-
-named! {
-    /// Which freed pages a swap device is told of (`swapon --discard`).
-    #[derive(Default)]
-    pub enum Discard {
-        /// None. RAM devices hear of freed pages on their own.
-        #[default]
-        None = "none",
-        /// The whole area, once, when it is switched on.
-        Once = "once",
-        /// Clusters of pages as they are freed.
-        Pages = "pages",
-        /// Both.
-        Both = "both",
-    }
-}
-
-/// The key `optional` of tiers that are swapped to.
-pub(super) const OPTIONAL: Row<bool> = Row::new(Section::Swapped, "optional");
 
 /// How long a boot waits for a drive that is not given another time.
 pub const TIMEOUT: Span = Span::seconds(30);

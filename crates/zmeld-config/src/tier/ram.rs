@@ -2,28 +2,29 @@
 
 use super::*;
 
-section! {
-    /// A zram or zmeld device.
-    pub struct RamDevice in Ram {
-        /// Which driver.
-        driver: RamDriver = RamDriver::Zram;
-        /// How many bytes of pages it takes, before compression (`disksize`).
-        size: Size = Size::percent(50), always();
-        /// How much RAM its compressed pages may use (`mem_limit`).
-        memory_limit: Option<Size>, without("no limit");
-        /// Codecs of pages: the first of them that the kernel has counts, else its default.
-        codec: Vec<Codec>, without("the kernel's default");
-        /// Codecs to compress again with, by ascending priority, each priority once.
-        recompress: Vec<Recompression>;
-        /// Writeback of pages that are not worth RAM.
-        writeback: Option<Writeback>, without("no backing device");
-        /// When identical pages are melded. [`MeldMode::Off`] for zram.
-        meld: MeldMode, of(Section::Zmeld), without("manual"), always();
-        /// Whether zmeld checks what its codecs encode; without, as the module has it.
-        check_writes: Option<CheckWrites>, of(Section::Zmeld);
-        /// How it is swapped to.
-        swap: Swap;
-    }
+/// A zram or zmeld device.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RamDevice {
+    /// Which driver: the tier's kind says it.
+    #[serde(rename = "kind")]
+    #[default(RamDriver::Zram)]
+    pub driver: RamDriver,
+    /// How many bytes of pages it takes, before compression (`disksize`).
+    #[default(Size::percent(50))]
+    pub size: Size,
+    /// How much RAM its compressed pages may use (`mem_limit`).
+    pub memory_limit: Option<Size>,
+    /// Codecs of pages: the first of them that the kernel has counts, else its default.
+    pub codec: Vec<Codec>,
+    /// Codecs to compress again with, in the order of trial: their priorities are 1, 2 and 3.
+    pub recompress: Vec<Codec>,
+    /// Writeback of pages that are not worth RAM.
+    pub writeback: Option<Writeback>,
+    /// When identical pages are melded. [`MeldMode::Off`] for zram.
+    pub meld: MeldMode,
+    /// Whether zmeld checks what its codecs encode; without, as the module has it.
+    pub check_writes: Option<CheckWrites>,
 }
 
 /// The driver of a RAM device.
@@ -62,63 +63,68 @@ impl RamDriver {
     }
 }
 
-/// The tier's kind says it.
-impl Setting for RamDriver {
-    fn read(_: &Row<Self>, _: &mut Reader, _: &OpenTable<'_>) -> Option<Self> {
-        None
-    }
-
-    fn lines(&self, _: &Row<Self>) -> Vec<KeyValue> {
-        Vec::new()
-    }
+/// When identical pages are melded.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum MeldMode {
+    /// Never; pages are not fingerprinted.
+    #[default]
+    Off,
+    /// When a pass is asked for.
+    Manual,
+    /// At write time too, as long as enough pages turn out to repeat.
+    Auto,
+    /// At write time, always.
+    Inline,
 }
 
-named! {
-    /// When identical pages are melded.
-    #[derive(Default)]
-    pub enum MeldMode {
-        /// Never; pages are not fingerprinted.
-        #[default]
-        Off = "off",
-        /// When a pass is asked for.
-        Manual = "manual",
-        /// At write time too, as long as enough pages turn out to repeat.
-        Auto = "auto",
-        /// At write time, always.
-        Inline = "inline",
-    }
-
-    /// Whether what a codec encoded is decoded and compared with the page before it is
-    /// used.
-    pub enum CheckWrites {
-        /// zword's, and every codec's in recompression.
-        Auto = "auto",
-        /// Every codec's.
-        On = "on",
-        /// None's.
-        Off = "off",
-    }
+/// Whether what a codec encoded is decoded and compared with the page before it is
+/// used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckWrites {
+    /// zword's, and every codec's in recompression.
+    Auto,
+    /// Every codec's.
+    On,
+    /// None's.
+    Off,
 }
 
-section! {
-    /// The backing device of a RAM device.
-    pub struct Writeback in Writeback {
-        /// The block device. Its contents are overwritten.
-        device: Location = Location::Path(PathBuf::new()), needed("device = \"PARTUUID=...\""), always();
-        /// How what is written is kept from whoever reads the drive.
-        encryption: Encryption;
-        /// How much may be written a day, to spare flash.
-        daily_limit: Option<Bytes>, without("2GiB by `zmeld watch`");
-        /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.1).
-        compressed: bool;
-        /// The RAM device is set up without it when the drive is missing.
-        optional: bool;
-        /// How long a boot waits for the drive.
-        timeout: Span = TIMEOUT;
-    }
+/// The backing device of a RAM device.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Writeback {
+    /// The block device. Its contents are overwritten.
+    #[default(Location::Path(PathBuf::new()))]
+    pub device: Location,
+    /// How what is written is kept from whoever reads the drive: not, or with a random key.
+    pub encryption: EncryptionKind,
+    /// The cipher, as `cryptsetup --cipher` takes it.
+    #[serde(deserialize_with = "cipher_key")]
+    pub cipher: Option<String>,
+    /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
+    #[serde(deserialize_with = "within::<128, 1024, _, _>")]
+    pub key_size: Option<u16>,
+    /// How much may be written a day, to spare flash.
+    pub daily_limit: Option<Bytes>,
+    /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.1).
+    pub compressed: bool,
+    /// The RAM device is set up without it when the drive is missing.
+    pub optional: bool,
+    /// How long a boot waits for the drive.
+    #[default(TIMEOUT)]
+    pub timeout: Span,
 }
 
-impl Table for Writeback {}
+impl Writeback {
+    /// How what is written is kept from whoever reads the drive.
+    pub fn encryption(&self) -> Encryption {
+        Encryption::of(self.encryption, None, &self.cipher, self.key_size)
+    }
+}
 
 impl RamDevice {
     pub(super) fn place(&self) -> Option<Place<'_>> {
@@ -126,7 +132,7 @@ impl RamDevice {
             table: "writeback.",
             device: Some(&writeback.device),
             path: writeback.device.path(),
-            encryption: &writeback.encryption,
+            encryption: writeback.encryption(),
             timeout: writeback.timeout,
             is_dispensable: writeback.optional,
         })
@@ -134,8 +140,7 @@ impl RamDevice {
 
     /// Dictionaries.
     pub(super) fn files(&self) -> Vec<&Path> {
-        let others = self.recompress.iter().map(|it| &it.codec);
-        let codecs = others.chain(&self.codec);
+        let codecs = self.recompress.iter().chain(&self.codec);
         codecs.filter_map(|codec| codec.dict.as_deref()).collect()
     }
 
@@ -159,8 +164,32 @@ impl RamDevice {
                 check.error(&format!("{key}.memory_limit"), what);
             }
         }
+        if self.driver == RamDriver::Zram {
+            let is_there = [self.meld != MeldMode::Off, self.check_writes.is_some()];
+            for (name, _) in ["meld", "check_writes"]
+                .iter()
+                .zip(is_there)
+                .filter(|it| it.1)
+            {
+                let what = "is for kind = \"zmeld\"; remove it";
+                check.error(&format!("{key}.{name}"), what);
+            }
+        }
         if let Some(writeback) = &self.writeback {
-            let key = format!("{key}.writeback.device");
+            let key = format!("{key}.writeback");
+            let kind = writeback.encryption;
+            if kind == EncryptionKind::Luks {
+                let what = "what is written back is lost with RAM, so a key that lasts protects \
+                            nothing more; write \"random\"";
+                check.error(&format!("{key}.encryption"), what);
+            } else {
+                check.encryption(&key, kind, None, &writeback.cipher, writeback.key_size);
+            }
+            if writeback.device == Writeback::default().device {
+                check.error(&key, "has no device; write device = \"PARTUUID=...\"");
+                return;
+            }
+            let key = format!("{key}.device");
             check.device(&writeback.device, &key);
             check.overwritten(&writeback.device, &key, "the backing device");
         }
@@ -178,9 +207,8 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
         check.error(&key, what);
         return;
     }
-    for (at, Recompression { priority, codec }) in list.iter().enumerate() {
+    for (at, codec) in list.iter().enumerate() {
         let key = format!("{key}[{at}]");
-        let before = &list[..at];
         if device.codec.contains(codec) {
             let why = "is what the pages are compressed with already";
             check.error(
@@ -188,11 +216,7 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
                 format!("{codec} {why}; choose another codec or level"),
             );
         }
-        if before.iter().any(|other| other.priority == *priority) {
-            let why = "is taken by another codec of the list; give each its own, 1 to 3";
-            check.error(&key, format!("priority {priority} {why}"));
-        }
-        if before.iter().any(|other| other.codec == *codec) {
+        if list[..at].contains(codec) {
             check.error(&key, format!("{codec} is listed twice"));
         }
     }

@@ -2,34 +2,37 @@
 
 use super::*;
 
-section! {
-    /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
-    /// are those below `/sys/module/zswap/parameters`.
-    pub struct Zswap in Zswap {
-        /// The codec's name; zswap takes no level, and has zword's level 2 by a name of its own.
-        compressor: Option<String>, by(compressor), kernel("compressor", "the codec of new pages");
-        /// The pool, where the kernel still has a choice (up to 6.17).
-        zpool: Option<Zpool>, kernel("zpool", "how compressed pages are kept");
-        /// How much of RAM it may use, in percent.
-        max_pool_percent: Option<u8>, range(1, 100), kernel("max_pool_percent", "how much of RAM they may take");
-        /// Once full, it takes pages again below so many percent of its limit.
-        accept_threshold_percent: Option<u8>, range(0, 100), kernel("accept_threshold_percent", "when pages are taken again after it was full");
-        /// Whether it writes cold pages to disk before it is full.
-        shrinker: Option<bool>, kernel("shrinker_enabled", "cold pages go to disk before it is full");
-        /// Whether pages of one value are kept as that value, where the kernel
-        /// still has the choice (up to 6.11).
-        same_filled: Option<bool>, kernel("same_filled_pages_enabled", "a page of one value is kept as that value");
-    }
+/// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
+/// are those below `/sys/module/zswap/parameters`.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Zswap {
+    /// The codec of new pages, by its name: zswap takes no level, and has zword's level 2 by a
+    /// name of its own.
+    #[serde(deserialize_with = "compressor_key")]
+    pub compressor: Option<String>,
+    /// How compressed pages are kept, where the kernel still has a choice (up to 6.17).
+    pub zpool: Option<Zpool>,
+    /// How much of RAM they may take, in percent.
+    #[serde(deserialize_with = "within::<1, 100, _, _>")]
+    pub max_pool_percent: Option<u8>,
+    /// When pages are taken again after it was full: below so many percent of its limit.
+    #[serde(deserialize_with = "within::<0, 100, _, _>")]
+    pub accept_threshold_percent: Option<u8>,
+    /// Cold pages go to disk before it is full.
+    pub shrinker: Option<bool>,
+    /// A page of one value is kept as that value, where the kernel still has the choice (up to
+    /// 6.11).
+    pub same_filled: Option<bool>,
 }
 
 /// The name that zswap has for a codec.
 ///
 /// # Errors
 /// A level or a dictionary, which zswap does not take; an unknown codec.
-pub fn compressor(text: &str) -> Result<Option<String>, String> {
-    match text {
-        "zword-dense" | "zword:2" => return Ok(Some("zword-dense".to_owned())),
-        _ => {}
+pub fn compressor(text: &str) -> Result<String, String> {
+    if ["zword-dense", "zword:2"].contains(&text) {
+        return Ok("zword-dense".to_owned());
     }
     let codec: Codec = text.parse()?;
     if codec.level.is_some() || codec.dict.is_some() {
@@ -38,7 +41,11 @@ pub fn compressor(text: &str) -> Result<Option<String>, String> {
             codec.name
         ));
     }
-    Ok(Some(codec.name))
+    Ok(codec.name)
+}
+
+fn compressor_key<'de, D: Deserializer<'de>>(it: D) -> Result<Option<String>, D::Error> {
+    by(it, compressor)
 }
 
 impl Zswap {
@@ -47,24 +54,24 @@ impl Zswap {
     pub fn parameters(&self) -> Vec<KernelValue> {
         let mut parameters = kernel_values(self);
         parameters.push(KernelValue {
-            name: "enabled",
+            name: "enabled".to_owned(),
             value: "Y".to_owned(),
-            purpose: "pages stay in RAM, compressed, before they go to disk",
+            purpose: "pages stay in RAM, compressed, before they go to disk".to_owned(),
         });
         parameters
     }
 }
 
-named! {
-    /// zswap's pool.
-    pub enum Zpool {
-        /// At most two objects a page.
-        Zbud = "zbud",
-        /// At most three objects a page.
-        Z3fold = "z3fold",
-        /// As zram's pool.
-        Zsmalloc = "zsmalloc",
-    }
+/// zswap's pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Zpool {
+    /// At most two objects a page.
+    Zbud,
+    /// At most three objects a page.
+    Z3fold,
+    /// As zram's pool.
+    Zsmalloc,
 }
 
 pub(super) fn check(key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::text_form;
 
 /// Which control groups: a name as `postgresql.service`, wherever it stands, or a path
 /// as `/user.slice/user-*.slice` from the root on. `*` is any part of one name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct GroupPattern(String);
@@ -91,7 +91,7 @@ impl fmt::Display for GroupPattern {
     }
 }
 
-text_form!(GroupPattern);
+text_form!(GroupPattern: str::parse);
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,7 @@ pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
         let driver = device.driver.name();
         let is_missing = |codec: &&Codec| machine.lacks_codec(driver, &codec.name);
         let first: Vec<&Codec> = device.codec.iter().collect();
-        let again = device.recompress.iter().map(|it| &it.codec);
+        let again = device.recompress.iter();
         let again = again.filter(is_missing);
         let missing = again.map(|it| ("recompress", it.name.clone(), "leaves it out"));
         let names: Vec<&str> = first.iter().map(|it| it.name.as_str()).collect();

@@ -8,7 +8,7 @@ use zmeld_config::advice::{
 use crate::observe::machine::Machine;
 use crate::observe::tier::{self, Inputs};
 use zmeld_config::{
-    Codec, Comments, Config, DiskSwap, Kind, Location, Size, Source, Swappiness, Tier, TierName,
+    Codec, Comments, Config, DiskSwap, Kind, Location, Size, Swappiness, Tier, TierName,
 };
 
 /// The user's decisions.
@@ -89,21 +89,15 @@ pub fn recommend(
     if let Some(path) = resumed_from {
         let why = "hibernation keeps its image here; it has to be as large as that";
         comments.insert("tier.disk".to_owned(), why.to_owned());
-        config.tiers.push(Tier {
-            name: "disk".parse()?,
-            optional: false,
-            kind: Kind::Disk(DiskSwap {
-                source: Source::Device(path.parse()?),
-                hibernation: true,
-                ..DiskSwap::default()
-            }),
-        });
+        let disk = DiskSwap {
+            device: Some(path.parse()?),
+            hibernation: true,
+            ..DiskSwap::default()
+        };
+        let tier = Tier::new("disk".parse()?, Kind::Disk(disk));
+        config.tiers.push(tier);
     }
-    config.tiers.push(Tier {
-        name,
-        optional: false,
-        kind: tier,
-    });
+    config.tiers.push(Tier::new(name, tier));
     config.tunables.swappiness = Some(Swappiness::Auto);
     config.tunables.page_cluster = kinds.page_cluster();
     Ok(Recommended {

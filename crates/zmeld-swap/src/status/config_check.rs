@@ -58,7 +58,7 @@ pub fn config_check(
 /// Tiers that the boot does not wait for, though it is to: a file of theirs is not there yet.
 fn late(host: &Host, config: &Config) -> Vec<Finding> {
     let fstab = Fstab::read(host.tree());
-    let tiers = config.tiers.iter().filter(|tier| !tier.optional);
+    let tiers = config.tiers.iter().filter(|tier| !tier.swap.optional);
     let late = tiers.filter_map(|tier| {
         let path = tier.kind.files().into_iter().find(|it| fstab.is_late(it))?;
         let what = format!(

@@ -18,7 +18,7 @@ use crate::setup::step::{Record, Step};
 use crate::setup::Error;
 use crate::status::config_check::guarding;
 use zmeld_config::{
-    Config, Encryption, Finding, FindingId, Remedy, Severity, Source, Swappiness, Tier,
+    Config, EncryptionKind, Finding, FindingId, Remedy, Severity, Swappiness, Tier,
 };
 
 /// The configuration that was asked about, as a way out names it.
@@ -262,13 +262,13 @@ fn not_encrypted(
         errors.next().map(|it| it.1.to_string()).or(reason)
     };
     let found = config.disks().filter_map(|(tier, disk)| {
-        let Source::Device(location) = &disk.source else {
+        let Some(location) = &disk.device else {
             return None;
         };
         let path = location.path();
         let is_on = matches!(host.swap_on(&path), Ok(Some(_)));
         let shown = path.display();
-        (disk.encryption != Encryption::None && is_on).then(|| {
+        (disk.encryption != EncryptionKind::None && is_on).then(|| {
             Finding::of_machine(
                 tier.name.as_str(),
                 "its pages are written in plain, and should be encrypted",
@@ -351,7 +351,7 @@ impl<'a> Comparison<'a> {
         let what = "it is configured but not set up";
         // The obstacle to its setup may well be there still.
         let tier = self.wanted.tier(tier_of(group));
-        let remedy = match tier.is_some_and(|tier| tier.optional) {
+        let remedy = match tier.is_some_and(|tier| tier.swap.optional) {
             true => format!(
                 "{} tries again, and says why where it leaves it out",
                 self.up

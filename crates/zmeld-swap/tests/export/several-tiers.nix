@@ -33,6 +33,6 @@
   ];
 
   services.zmeld.enable = true;
-  services.zmeld.settings = builtins.fromTOML "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"15%\"\nend_below = \"10%\"\nstalled_above = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
+  services.zmeld.settings = builtins.fromTOML "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\nthreshold = \"0\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"15%\"\nend_below = \"10%\"\nstalled_above = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
 
 }

@@ -3,44 +3,37 @@
 use rand::seq::IndexedRandom;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use zmeld_config::keys::{Key, Section, KEYS};
 use zmeld_config::FindingId;
+
+use crate::keys::{Key, KEYS};
 
 pub struct Grammar {
     work: String,
     drives: Vec<String>,
 }
 
-/// Each kind of tier and the sections of its keys.
-const KINDS: [(&str, &[Section]); 4] = [
-    ("zram", &[Section::Tier, Section::Swapped, Section::Ram]),
-    (
-        "zmeld",
-        &[
-            Section::Tier,
-            Section::Swapped,
-            Section::Ram,
-            Section::Zmeld,
-        ],
-    ),
-    ("zswap", &[Section::Tier, Section::Zswap]),
-    ("disk", &[Section::Tier, Section::Swapped, Section::Disk]),
+/// Each kind of tier and the types that have its keys.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("zram", &["Swap", "RamDevice"]),
+    ("zmeld", &["Swap", "RamDevice"]),
+    ("zswap", &["Zswap"]),
+    ("disk", &["Swap", "DiskSwap"]),
 ];
 
-const RULES: [(&str, Section); 5] = [
-    ("recompress", Section::WatchRecompress),
-    ("writeback", Section::WatchWriteback),
-    ("meld", Section::WatchMeld),
-    ("reclaim", Section::WatchReclaim),
-    ("guard", Section::WatchGuard),
+const RULES: [(&str, &str); 5] = [
+    ("recompress", "RecompressRule"),
+    ("writeback", "WritebackRule"),
+    ("meld", "MeldRule"),
+    ("reclaim", "ReclaimRule"),
+    ("guard", "GuardRule"),
 ];
 
 fn one<'a>(random: &mut ChaCha8Rng, all: &[&'a str]) -> &'a str {
     all.choose(random).expect("there are some")
 }
 
-fn keys(section: Section) -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().filter(move |key| key.section == section)
+fn keys<'a>(of: &'a str) -> impl Iterator<Item = &'static Key> + 'a {
+    KEYS.iter().filter(move |key| key.of == of)
 }
 
 impl Grammar {
@@ -63,24 +56,24 @@ impl Grammar {
         }
         if random.random_bool(0.3) {
             text += "[tunables]\n";
-            self.lines(random, Section::Tunables, 0.3, &mut text);
+            self.lines(random, "Tunables", 0.3, &mut text);
         }
         if random.random_bool(0.3) {
             text += "[watch]\n";
             let plain = ["interval", "cpu_pressure_max", "dry_run"];
-            for key in keys(Section::Watch).filter(|key| plain.contains(&key.name)) {
+            for key in keys("Watch").filter(|key| plain.contains(&&*key.name)) {
                 self.line(random, key, 0.3, &mut text);
             }
-            for (rule, section) in RULES {
+            for (rule, of) in RULES {
                 if random.random_bool(0.3) {
                     text += &format!("[watch.{rule}]\n");
-                    self.lines(random, section, 0.3, &mut text);
+                    self.lines(random, of, 0.3, &mut text);
                 }
             }
         }
         if random.random_bool(0.1) {
             text += "[metrics]\n";
-            self.lines(random, Section::Metrics, 0.6, &mut text);
+            self.lines(random, "Metrics", 0.6, &mut text);
         }
         text
     }
@@ -119,7 +112,7 @@ impl Grammar {
                 format!("{}{number}", one(random, &stems))
             }
         };
-        let (kind, sections) = KINDS[*[0, 0, 0, 1, 2, 3, 3, 3].choose(random).expect("some")];
+        let (kind, types) = KINDS[*[0, 0, 0, 1, 2, 3, 3, 3].choose(random).expect("some")];
         *text += &format!("[tier.{name}]\nkind = \"{kind}\"\n");
         let is_file = kind == "disk" && random.random_bool(0.5);
         let of_file = ["file", "size"];
@@ -131,24 +124,25 @@ impl Grammar {
             "cipher",
             "key_size",
         ];
-        for key in sections.iter().flat_map(|section| keys(*section)) {
-            let likely = match (key.section, key.name) {
+        for key in types.iter().flat_map(|of| keys(of)) {
+            let likely = match (key.of, &*key.name) {
                 (_, "kind") => continue,
+                (_, "meld" | "check_writes") if kind == "zram" => 0.01,
                 (_, "enabled") => 0.05,
-                (Section::Disk, name)
+                ("DiskSwap", name)
                     if of_file.contains(&name) != is_file
                         && (of_file.contains(&name) || of_device.contains(&name)) =>
                 {
                     0.01
                 }
-                (Section::Disk, "file" | "device") => 0.98,
-                (Section::Disk, "size" | "format") => 0.85,
-                (Section::Disk, "key_file") if text.ends_with("\"luks\"\n") => 0.95,
-                (Section::Ram, "size" | "memory_limit") => 0.6,
-                (Section::Ram, "writeback") => 0.25,
+                ("DiskSwap", "file" | "device") => 0.98,
+                ("DiskSwap", "size" | "format") => 0.85,
+                ("DiskSwap", "key_file") if text.ends_with("\"luks\"\n") => 0.95,
+                ("RamDevice", "size" | "memory_limit") => 0.6,
+                ("RamDevice", "writeback") => 0.25,
                 (_, "timeout") => 0.1,
                 (_, "cipher" | "key_size") if !text.contains("\nencryption = \"r") => 0.01,
-                _ if of_device.contains(&key.name) => 0.15,
+                _ if of_device.contains(&&*key.name) => 0.15,
                 _ => 0.2,
             };
             self.line(random, key, likely, text);
@@ -157,8 +151,8 @@ impl Grammar {
 
     fn writeback(&self, random: &mut ChaCha8Rng) -> String {
         let mut table = String::new();
-        for key in keys(Section::Writeback) {
-            let likely = match key.name {
+        for key in keys("Writeback") {
+            let likely = match &*key.name {
                 "device" => 0.98,
                 "cipher" | "key_size" if !table.contains("random") => 0.01,
                 _ => 0.2,
@@ -169,8 +163,8 @@ impl Grammar {
         format!("{{ {} }}", table.join(", "))
     }
 
-    fn lines(&self, random: &mut ChaCha8Rng, section: Section, likely: f64, text: &mut String) {
-        for key in keys(section) {
+    fn lines(&self, random: &mut ChaCha8Rng, of: &str, likely: f64, text: &mut String) {
+        for key in keys(of) {
             self.line(random, key, likely, text);
         }
     }
@@ -183,8 +177,7 @@ impl Grammar {
 
     /// Of a new key there is no value here yet, and the run ends.
     fn value(&self, random: &mut ChaCha8Rng, key: &Key) -> String {
-        use Section::{Disk, Recompression, WatchRecompress, WatchWriteback};
-        if key.section == Section::Ram && key.name == "writeback" {
+        if key.of == "RamDevice" && key.name == "writeback" {
             return self.writeback(random);
         }
         if random.random_bool(0.01) {
@@ -206,17 +199,16 @@ impl Grammar {
             1 => to.to_string(),
             _ => random.random_range(from..=to).to_string(),
         };
-        let plain = match (key.section, key.name) {
+        let plain = match (key.of, &*key.name) {
             (
                 _,
                 "enabled" | "optional" | "shrinker" | "same_filled" | "format" | "hibernation"
                 | "compressed" | "dry_run" | "protect_real_time" | "melding",
             ) => one(random, &["true", "false"]),
-            (Recompression | Section::Tier | Section::Top | Section::Watch, "watch") => "{}",
             (_, "recompress") => return self.recompressed(random),
             (_, "priority") => return number(random, -1, 200),
             (_, "discard") => one(random, &["\"none\"", "\"once\"", "\"pages\"", "\"both\""]),
-            (Disk, "size") => one(
+            ("DiskSwap", "size") => one(
                 random,
                 &[
                     "\"16MiB\"",
@@ -312,7 +304,7 @@ impl Grammar {
                     _ => format!("\"{}/{name}\"", self.work),
                 };
             }
-            (Disk, "encryption") => one(
+            ("DiskSwap", "encryption") => one(
                 random,
                 &["\"none\"", "\"random\"", "\"random\"", "\"luks\""],
             ),
@@ -367,9 +359,7 @@ impl Grammar {
                     "\"64\"",
                 ],
             ),
-            (WatchRecompress | WatchWriteback, "pages") => {
-                one(random, &["\"idle\"", "\"huge\"", "\"huge_idle\""])
-            }
+            (_, "pages") => one(random, &["\"idle\"", "\"huge\"", "\"huge_idle\""]),
             (_, "threshold") => one(random, &["0", "\"1KiB\"", "\"4KiB\"", "3000", "\"8KiB\""]),
             (_, "max_pages") => return number(random, 1, 100_000),
             (
@@ -403,7 +393,7 @@ impl Grammar {
                 ],
             ),
             (_, "textfile") => one(random, &["\"/tmp/zmeld.prom\"", "\"/nowhere/x.prom\""]),
-            (section, name) => panic!("{section:?} {name}: no value is known here"),
+            (of, name) => panic!("{of} {name}: no value is known here"),
         };
         plain.to_owned()
     }
@@ -434,16 +424,7 @@ impl Grammar {
 
     fn recompressed(&self, random: &mut ChaCha8Rng) -> String {
         let count = *[0, 1, 1, 1, 2, 3, 4].choose(random).expect("some");
-        let entries = (0..count).map(|_| match random.random_bool(0.3) {
-            true => {
-                let priority = random.random_range(1..=3);
-                format!(
-                    "{{ codec = {}, priority = {priority} }}",
-                    self.codec(random)
-                )
-            }
-            false => self.codec(random),
-        });
+        let entries = (0..count).map(|_| self.codec(random));
         format!("[{}]", entries.collect::<Vec<_>>().join(", "))
     }
 

@@ -7,6 +7,8 @@
 //! swap files below WORK and drives that may be overwritten. One is made again by its seed alone.
 
 mod grammar;
+#[path = "../keys/mod.rs"]
+mod keys;
 mod machine;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -172,10 +172,10 @@ fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
     let mut areas = Areas::new();
     for tier in &imported.config.tiers {
         let mut area = BTreeMap::new();
-        let swap = tier.kind.swap().expect("it is swapped to");
+        let swap = &tier.swap;
         area.insert("priority", swap.priority.unwrap_or(-1).to_string());
         area.insert("discard", discard(swap.discard));
-        area.insert("optional", tier.optional.to_string());
+        area.insert("optional", tier.swap.optional.to_string());
         let mut name = tier.name.to_string();
         match &tier.kind {
             Kind::Ram(device) => {
@@ -186,20 +186,20 @@ fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
                 let codec = device.codec.first().map(ToString::to_string);
                 area.insert("codec", codec.unwrap_or_default());
                 let again = device.recompress.iter();
-                let again = again.map(|it| format!("{}={}", it.priority, it.codec.name));
-                area.insert("recompress", again.collect::<Vec<_>>().join(" "));
+                let again: Vec<_> = again.map(|it| &*it.name).collect();
+                area.insert("recompress", again.join(" "));
                 let back = device.writeback.as_ref();
                 let back = back.map(|it| location(&it.device));
                 area.insert("writeback", back.unwrap_or_default());
             }
             Kind::Disk(disk) => {
-                let device = match &disk.source {
-                    Source::File { path, .. } => path.clone(),
+                let device = match disk.source() {
+                    Source::File { path, .. } => path,
                     Source::Device(device) => device.path(),
                 };
                 let device: PathBuf = device.components().collect();
                 let device = device.display().to_string();
-                let encryption = match &disk.encryption {
+                let encryption = match disk.encryption() {
                     Encryption::None => String::new(),
                     Encryption::Luks { key_file, .. } => {
                         format!("luks {} {device}", key_file.display())

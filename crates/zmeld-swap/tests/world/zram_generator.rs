@@ -139,8 +139,7 @@ fn areas(place: &Path) -> Areas {
             .split("algo=")
             .filter(|it| !it.is_empty());
         let again: Vec<String> = again
-            .filter_map(|it| it.split_once(" priority="))
-            .map(|(codec, priority)| format!("{priority}={codec}"))
+            .filter_map(|it| Some(it.split_once(" priority=")?.0.to_owned()))
             .collect();
         areas.insert(
             name.to_owned(),

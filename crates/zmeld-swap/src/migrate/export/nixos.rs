@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::units::wants_watch;
 use zmeld_config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, FindingId, KernelValue, Kind,
-    PageFilter, RamDevice, RamDriver, Size, Source, Swappiness, Tier, Tunables, Zswap,
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, EncryptionKind, FindingId, KernelValue,
+    Kind, PageFilter, RamDevice, RamDriver, Size, Source, Swappiness, Tier, Tunables, Zswap,
 };
 
 /// zswap's parameters that no kernel with zswap lacks.
@@ -63,7 +63,7 @@ impl Module<'_> {
     fn priority(&self, tier: &Tier) -> i16 {
         let areas = self.config.areas();
         let area = areas.iter().find(|(area, ..)| area.name == tier.name);
-        area.map_or(-1, |(.., priority)| *priority)
+        area.map_or(-1, |(_, priority)| *priority)
     }
 
     /// RAM devices that zram-generator makes.
@@ -100,7 +100,7 @@ impl Module<'_> {
                 self.line(&format!("  writeback-device = {path};"));
             }
             self.line(&format!("  swap-priority = {};", int(priority.into())));
-            let options = match device.swap.discard {
+            let options = match tier.swap.discard {
                 Discard::None => "defaults",
                 Discard::Once => "discard=once",
                 Discard::Pages => "discard=pages",
@@ -129,16 +129,13 @@ impl Module<'_> {
     }
 
     fn area(&mut self, tier: &Tier, disk: &DiskSwap) {
-        let path = match &disk.source {
+        let path = match disk.source() {
             Source::Device(location) => location.path().to_string_lossy().into_owned(),
             Source::File { path, .. } => path.to_string_lossy().into_owned(),
         };
         self.line("  {");
         self.line(&format!("    device = {};", string(&path)));
-        if let Source::File {
-            size: Some(size), ..
-        } = &disk.source
-        {
+        if let Some(size) = &disk.size {
             let mebibytes = (size.bytes(self.ram_bytes) >> 20).max(1);
             if !matches!(size, Size::Bytes(_)) {
                 let ram = self.ram_bytes >> 20;
@@ -150,7 +147,7 @@ impl Module<'_> {
         if priority >= 0 {
             self.line(&format!("    priority = {priority};"));
         }
-        let discard = match disk.swap.discard {
+        let discard = match tier.swap.discard {
             Discard::None => None,
             Discard::Once => Some("once"),
             Discard::Pages => Some("pages"),
@@ -160,10 +157,10 @@ impl Module<'_> {
             self.line(&format!("    discardPolicy = {};", string(discard)));
         }
         let mut options = Vec::new();
-        if tier.optional {
+        if tier.swap.optional {
             options.push("nofail".to_owned());
         }
-        if matches!(disk.source, Source::Device(_)) {
+        if disk.device.is_some() {
             options.push(format!("x-systemd.device-timeout={}", disk.timeout));
             if !disk.encryption_is_random() && disk.format {
                 options.push("x-systemd.makefs".to_owned());
@@ -173,7 +170,7 @@ impl Module<'_> {
             let options: Vec<_> = options.iter().map(|option| string(option)).collect();
             self.line(&format!("    options = [ {} ];", options.join(" ")));
         }
-        if let Encryption::Random { cipher } = &disk.encryption {
+        if let Encryption::Random { cipher } = disk.encryption() {
             self.line("    randomEncryption = {");
             self.line("      enable = true;");
             self.line(&format!("      cipher = {};", string(&cipher.name)));
@@ -187,7 +184,7 @@ impl Module<'_> {
     }
 
     fn hibernation(&mut self, tier: &Tier, disk: &DiskSwap) {
-        match &disk.source {
+        match disk.source() {
             _ if !disk.hibernation => {}
             _ if is_luks(disk) => self.left.push(format!(
                 "To hibernate into the volume of tier {name}, boot.initrd.luks.devices.zmeld-{name} and \
@@ -211,7 +208,7 @@ impl Module<'_> {
         self.line("boot.kernelParams = [");
         for parameter in &parameters {
             // At boot it is a number; the others read alike there and later.
-            let value = match parameter.name {
+            let value = match &*parameter.name {
                 "enabled" => "1",
                 _ => &parameter.value,
             };
@@ -229,7 +226,7 @@ impl Module<'_> {
         self.line("  script = ''");
         self.line("    cd /sys/module/zswap/parameters");
         for KernelValue { name, value, .. } in &parameters {
-            let guard = match IN_EVERY_KERNEL.contains(name) {
+            let guard = match IN_EVERY_KERNEL.contains(&&**name) {
                 true => String::new(),
                 false => format!("[ ! -e {name} ] || "),
             };
@@ -268,10 +265,7 @@ impl Module<'_> {
         }
         // Priorities follow from all the tiers together.
         for tier in &mut tiers {
-            let priority = Some(self.priority(tier));
-            if let Some(swap) = tier.kind.swap_mut() {
-                swap.priority = priority;
-            }
+            tier.swap.priority = Some(self.priority(tier));
         }
         let mut rest = Config {
             tiers,
@@ -301,25 +295,20 @@ impl Module<'_> {
 }
 
 fn is_luks(disk: &DiskSwap) -> bool {
-    matches!(disk.encryption, Encryption::Luks { .. })
+    disk.encryption == EncryptionKind::Luks
 }
 
 /// Whether zram-generator has words for all of it.
 fn by_zram_generator(device: &RamDevice) -> bool {
     let writeback = device.writeback.as_ref().is_none_or(|writeback| {
-        writeback.encryption == Encryption::None
+        writeback.encryption == EncryptionKind::None
             && writeback.daily_limit.is_none()
             && !writeback.compressed
             && !writeback.optional
     });
-    let in_order = device
-        .recompress
-        .iter()
-        .zip(1..)
-        .all(|(recompression, turn)| recompression.priority == turn);
     // Its further codecs are those to compress again with.
     let one_codec = device.codec.len() <= 1;
-    device.driver == RamDriver::Zram && writeback && in_order && one_codec
+    device.driver == RamDriver::Zram && writeback && one_codec
 }
 
 /// A size in zram-generator's arithmetic: `ram` is in MiB.
@@ -357,7 +346,7 @@ fn algorithm(config: &Config, device: &RamDevice) -> Option<String> {
         }
     };
     let mut words = vec![with(device.codec.first()?)];
-    words.extend(device.recompress.iter().map(|it| with(&it.codec)));
+    words.extend(device.recompress.iter().map(with));
     if let (Some(rule), false) = (&config.watch.recompress, device.recompress.is_empty()) {
         let pages = match rule.pages {
             PageFilter::Idle => "idle",

@@ -90,7 +90,13 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
                 service.unit.insert(0, "After=zmeld.service".to_owned());
             }
             if let Some(device) = place.device {
-                maker.device(&mut units, device, &service, place.timeout, tier.optional);
+                maker.device(
+                    &mut units,
+                    device,
+                    &service,
+                    place.timeout,
+                    tier.swap.optional,
+                );
             }
             maker.service(&mut units, &service);
         }
@@ -143,7 +149,7 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
     };
     // A dictionary is read when the device is made.
     let files: Vec<&Path> = tiers.iter().flat_map(|tier| tier.kind.files()).collect();
-    let optional = !tiers.is_empty() && tiers.iter().all(|tier| tier.optional);
+    let optional = !tiers.is_empty() && tiers.iter().all(|tier| tier.swap.optional);
     Service {
         name: "zmeld".to_owned(),
         description,
@@ -162,7 +168,7 @@ fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
         // A tier that may be missing is passed over without a failed unit. One
         // that may not be is tried all the same, so that zmeld says what is
         // missing; and so is one that can do without the device.
-        let need = if tier.optional && !place.is_dispensable {
+        let need = if tier.swap.optional && !place.is_dispensable {
             "Requires"
         } else {
             "Wants"
@@ -178,7 +184,7 @@ fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
         unit,
         tiers: vec![tier.name.to_string()],
         timeout: DRIVE_TIMEOUT,
-        detached: tier.optional || place.is_dispensable,
+        detached: tier.swap.optional || place.is_dispensable,
     }
 }
 

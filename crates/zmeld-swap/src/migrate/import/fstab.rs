@@ -12,7 +12,7 @@ use super::{
     bytes, carriage_return, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE,
 };
 use crate::migrate::generator::is_off;
-use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
+use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Span, Swap};
 use zmeld_linux::HostError;
 
 const FSTAB: &str = "/etc/fstab";
@@ -128,11 +128,9 @@ fn area(device: &str, options: &str, line: &SourceLine, volumes: &[Volume], into
     let mut encryption = Encryption::None;
     let mut discards = false;
     let mut may_fail = false;
-    let source = if is_file {
-        Source::File {
-            path: PathBuf::from(device),
-            size: None,
-        }
+    let mut disk = DiskSwap::default();
+    if is_file {
+        disk.file = Some(PathBuf::from(device));
     } else {
         let volume = device
             .strip_prefix("/dev/mapper/")
@@ -161,45 +159,39 @@ fn area(device: &str, options: &str, line: &SourceLine, volumes: &[Volume], into
             None => device.to_owned(),
         };
         match named.parse::<Location>() {
-            Ok(location) => Source::Device(location),
+            Ok(location) => disk.device = Some(location),
             Err(why) => {
                 into.left(line, &why);
                 return;
             }
         }
-    };
-    let mut disk = DiskSwap {
-        source,
-        encryption,
-        ..DiskSwap::default()
-    };
-    let Some(optional) = read_options(options, line, &mut disk, into) else {
+    }
+    let mut disk = disk.encrypted(encryption);
+    let Some(mut swap) = read_options(options, line, &mut disk, into) else {
         return;
     };
-    if disk.swap.discard == Discard::None && discards {
+    swap.optional |= may_fail;
+    if swap.discard == Discard::None && discards {
         comment.push_str("\ndiscards are let through by the volume and not asked for by swap");
     }
-    let path = match &disk.source {
-        Source::File { path, .. } | Source::Device(Location::Path(path)) => path.file_name(),
-        Source::Device(Location::Tag { .. }) => None,
+    let path = match &disk.device {
+        Some(Location::Path(path)) => Some(path),
+        _ => disk.file.as_ref(),
     };
+    let path = path.and_then(|path| path.file_name());
     let name = path.map_or("disk".into(), |name| name.to_string_lossy());
     let name = name.into_owned();
-    into.add(&name, optional || may_fail, Kind::Disk(disk), comment);
+    into.add(&name, swap, Kind::Disk(disk), comment);
 }
 
-/// Reads the options into a tier: whether the boot goes on without it. None where it is
-/// not set up at boot.
+/// Reads the options into a tier: how it is swapped to. None where it is not set up at boot.
 fn read_options(
     options: &str,
     line: &SourceLine,
     disk: &mut DiskSwap,
     into: &mut Imported,
-) -> Option<bool> {
+) -> Option<Swap> {
     let mut known = swap_options(options);
-    disk.swap.discard = known.discard;
-    // Without one the kernel chooses, below all that are given.
-    disk.swap.priority = Some(known.priority.unwrap_or(-1));
     let mut is_at_boot = true;
     let mut others = Vec::new();
     for option in std::mem::take(&mut known.others) {
@@ -219,7 +211,7 @@ fn read_options(
         into.left(line, "noauto: it is not set up at boot");
         return None;
     }
-    if disk.format && matches!(disk.source, Source::File { .. }) {
+    if disk.format && disk.file.is_some() {
         into.left(
             line,
             "systemd makes swap space of no file, and does not set it up",
@@ -228,7 +220,13 @@ fn read_options(
     }
     known.others = others;
     known.note(line, into);
-    Some(known.may_fail)
+    Some(Swap {
+        optional: known.may_fail,
+        // Without one the kernel chooses, below all that are given.
+        priority: Some(known.priority.unwrap_or(-1)),
+        discard: known.discard,
+        ..Swap::default()
+    })
 }
 
 /// systemd's bare number is seconds.

@@ -16,7 +16,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zmeld_config::{Comments, Config, Discard, Kind, Tier, TierName};
+use zmeld_config::{Comments, Config, Discard, Kind, Swap, Tier, TierName};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -61,10 +61,10 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     others::name(root, &mut imported);
     others::in_use(root, &mut imported)?;
     // Areas without a priority come last, in their order, as the kernel has it.
-    imported.config.tiers.sort_by_key(|tier| {
-        let priority = tier.kind.swap().and_then(|swap| swap.priority);
-        std::cmp::Reverse(priority.unwrap_or(-1))
-    });
+    imported
+        .config
+        .tiers
+        .sort_by_key(|tier| std::cmp::Reverse(tier.swap.priority.unwrap_or(-1)));
     if !imported.files.is_empty() {
         imported.comments.insert(String::new(), imported.head());
     }
@@ -157,7 +157,7 @@ impl Imported {
     }
 
     /// Adds a tier under a name that is not taken yet.
-    fn add(&mut self, name: &str, optional: bool, kind: Kind, comment: String) -> TierName {
+    fn add(&mut self, name: &str, swap: Swap, kind: Kind, comment: String) -> TierName {
         let clean: String = name
             .chars()
             .map(|c| {
@@ -186,7 +186,7 @@ impl Imported {
         self.comments.insert(format!("tier.{name}"), comment);
         self.config.tiers.push(Tier {
             name: name.clone(),
-            optional,
+            swap,
             kind,
         });
         name

@@ -152,8 +152,8 @@ pub(super) fn in_use(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     };
     let tiers = into.config.tiers.iter();
     let tiers = tiers.filter_map(|tier| match &tier.kind {
-        Kind::Disk(disk) => Some(match &disk.source {
-            Source::File { path, .. } => path.clone(),
+        Kind::Disk(disk) => Some(match disk.source() {
+            Source::File { path, .. } => path,
             Source::Device(device) => device.path(),
         }),
         _ => None,

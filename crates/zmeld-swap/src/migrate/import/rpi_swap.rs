@@ -9,7 +9,7 @@ use super::expression::Failure;
 use super::ini::{self, get, Rules, Section, Sections};
 use super::others::mask_of_generator;
 use super::{expression, lines, Imported, SourceLine, Tool};
-use zmeld_config::{DiskSwap, Kind, Location, Source};
+use zmeld_config::{DiskSwap, Kind, Location, Swap};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -217,22 +217,28 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &SourceLine, into: &mut
         );
         into.left(share.1, &why);
     }
-    let source = match path.starts_with("/dev/") {
-        true if is_fixed => Source::Device(Location::Path(PathBuf::from(path))),
+    let path = PathBuf::from(path);
+    let disk = match path.starts_with("/dev") {
+        true if is_fixed => DiskSwap {
+            // It is taken as it is.
+            device: Some(Location::Path(path)),
+            ..DiskSwap::default()
+        },
         true => return into.left(&line, "rpi-swap swaps to a device only with a FixedSizeMiB"),
-        false => Source::File {
-            path: PathBuf::from(path),
+        false => DiskSwap {
+            format: true,
+            file: Some(path),
             size: Some(found.size),
+            ..DiskSwap::default()
         },
     };
-    let disk = DiskSwap {
-        // A device is taken as it is.
-        format: matches!(source, Source::File { .. }),
-        source,
-        ..DiskSwap::default()
-    };
     let comment = get(file, "Path").map_or(by_default, |(_, line)| line);
-    let tier = into.add("file", false, Kind::Disk(disk), comment.to_string());
+    let tier = into.add(
+        "file",
+        Swap::default(),
+        Kind::Disk(disk),
+        comment.to_string(),
+    );
     into.comment(&tier, "size", line.to_string());
 }
 

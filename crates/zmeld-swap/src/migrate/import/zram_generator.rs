@@ -9,8 +9,7 @@ use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
 use super::{bytes, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE};
 use zmeld_config::{
-    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
-    Writeback,
+    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Size, Swap, Writeback,
 };
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
@@ -334,10 +333,6 @@ fn device(
 ) {
     let mut device = RamDevice {
         size: size.0,
-        swap: Swap {
-            priority: Some(100),
-            discard: Discard::Both,
-        },
         ..RamDevice::default()
     };
     let mut comments = vec![("size", size.1)];
@@ -350,9 +345,9 @@ fn device(
         comments.push(("codec", line.to_string()));
     }
     comments.extend(writeback(section, &mut device, into));
-    let (is_optional, said) = swap(section, &mut device.swap, into);
+    let (swap, said) = swap(section, into);
     comments.extend(said);
-    let tier = into.add(name, is_optional, Kind::Ram(device), head.to_string());
+    let tier = into.add(name, swap, Kind::Ram(device), head.to_string());
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }
@@ -380,25 +375,24 @@ fn writeback(
     }
 }
 
-/// How it is used as swap, and whether it may fail, with comments on what was taken.
-fn swap(
-    section: &Section,
-    swap: &mut Swap,
-    into: &mut Imported,
-) -> (bool, Vec<(&'static str, String)>) {
+/// How it is used as swap, with comments on what was taken.
+fn swap(section: &Section, into: &mut Imported) -> (Swap, Vec<(&'static str, String)>) {
     let comment = |line: Option<&SourceLine>| {
         let by_default = || "zram-generator's default".to_owned();
         line.map_or_else(by_default, SourceLine::to_string)
     };
     let mut by = get(section, "swap-priority");
-    swap.priority = by.map_or(Some(100), |(value, _)| value.parse().ok());
+    let mut swap = Swap {
+        priority: by.map_or(Some(100), |(value, _)| value.parse().ok()),
+        discard: Discard::Both,
+        ..Swap::default()
+    };
     let options = get(section, "options");
-    let mut may_fail = false;
     if let Some((value, line)) = options {
         let options = swap_options(value);
         options.note(line, into);
         swap.discard = options.discard;
-        may_fail = options.may_fail;
+        swap.optional = options.may_fail;
         // systemd prefers it to what the unit says.
         if options.priority.is_some() {
             (swap.priority, by) = (options.priority, Some((value, line)));
@@ -408,7 +402,7 @@ fn swap(
         ("priority", comment(by.map(|(_, line)| line))),
         ("discard", comment(options.map(|(_, line)| line))),
     ];
-    (may_fail, comments)
+    (swap, comments)
 }
 
 /// The size, from `zram-size` or from the two obsolete keys that override it. None where
@@ -530,13 +524,13 @@ fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imp
             (_, None) => {}
             (0, Some(codec)) => device.codec = vec![codec],
             (4.., Some(_)) => into.left(line, "zram takes 3 more codecs; the others are dropped"),
-            (priority, Some(codec)) => {
+            (_, Some(codec)) => {
                 if !parameters.is_empty() {
                     let what = "what zram-generator says of a codec to compress again with comes \
                                 too late for zram; here it counts";
                     into.left(line, what);
                 }
-                device.recompress.push(Recompression { priority, codec });
+                device.recompress.push(codec);
             }
         }
         priority += 1;

@@ -37,8 +37,8 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     let device = variables(&String::from_utf8_lossy(&text), into)
         .and_then(|variables| device(&variables, into));
     match device {
-        Ok((device, comments)) => {
-            let tier = into.add("zram", false, Kind::Ram(device), FILE.to_owned());
+        Ok((swap, device, comments)) => {
+            let tier = into.add("zram", swap, Kind::Ram(device), FILE.to_owned());
             for (key, comment) in comments {
                 into.comment(&tier, key, comment);
             }
@@ -121,7 +121,10 @@ fn variable(line: &str) -> Option<(String, Option<String>)> {
 }
 
 /// The device as its script makes it, with where each key came from.
-fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comments), Refused> {
+fn device(
+    variables: &Variables,
+    into: &mut Imported,
+) -> Result<(Swap, RamDevice, Comments), Refused> {
     // Empty values count as not set.
     let get = |name: &str| match variables.get(name) {
         None => Ok(None),
@@ -190,10 +193,6 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
     let device = RamDevice {
         size,
         codec: vec![codec.0],
-        swap: Swap {
-            priority: Some(priority),
-            ..Swap::default()
-        },
         ..RamDevice::default()
     };
     let comments = [
@@ -201,5 +200,9 @@ fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comm
         ("codec", comment(codec.1)),
         ("priority", comment(by)),
     ];
-    Ok((device, comments))
+    let swap = Swap {
+        priority: Some(priority),
+        ..Swap::default()
+    };
+    Ok((swap, device, comments))
 }

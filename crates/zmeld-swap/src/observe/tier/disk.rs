@@ -1,6 +1,6 @@
 //! Swap on drives and in files, with whatever else nobody takes.
 
-use zmeld_config::{DiskSwap, Location, Source};
+use zmeld_config::{DiskSwap, Location};
 
 use super::*;
 
@@ -24,15 +24,12 @@ pub(super) fn area(swap: &Swap) -> TierState {
 pub(super) fn recommended(inputs: &Inputs<'_>) -> Result<Kind, String> {
     let place = inputs.choice.place.clone();
     let place = place.ok_or("a disk tier needs --device: a partition, or a file and --size")?;
-    let source = match place {
-        Location::Path(path) if !path.starts_with("/dev") => Source::File {
-            path,
-            size: inputs.choice.size,
-        },
-        device => Source::Device(device),
-    };
-    Ok(Kind::Disk(DiskSwap {
-        source,
-        ..DiskSwap::default()
-    }))
+    let mut disk = DiskSwap::default();
+    match place {
+        Location::Path(path) if !path.starts_with("/dev") => {
+            (disk.file, disk.size) = (Some(path), inputs.choice.size);
+        }
+        device => disk.device = Some(device),
+    }
+    Ok(Kind::Disk(disk))
 }

@@ -48,7 +48,7 @@ pub(super) fn recommended(inputs: &Inputs<'_>) -> Result<Kind, String> {
     let zword = || zswap?.compressor_to_name().map(str::to_owned);
     let zpool = zswap.and_then(|it| it.wants_zsmalloc.then_some(Zpool::Zsmalloc));
     Ok(Kind::Zswap(Zswap {
-        compressor: asked.transpose()?.flatten().or_else(zword),
+        compressor: asked.transpose()?.or_else(zword),
         zpool,
         shrinker: has_shrinker.then_some(true),
         ..Zswap::default()

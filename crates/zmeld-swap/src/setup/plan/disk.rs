@@ -11,7 +11,8 @@ use crate::setup::steps::{
     refuse_cut, signatures, swap_signatures, CreateFile, FormatLuks, MakeSwap, Mode, SwapOn,
 };
 use zmeld_config::{
-    Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
+    Discard, DiskSwap, Encryption, EncryptionKind, Finding, FindingId, Location, Severity, Size,
+    Source, Tier,
 };
 use zmeld_linux::shell;
 use zmeld_linux::swap_header::SwapHeader;
@@ -29,60 +30,61 @@ pub(super) fn plan(
     priority: i16,
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
-    let path = match &disk.source {
-        Source::Device(location) => draft.device(location, steps.name)?,
+    let path = match disk.source() {
+        Source::Device(location) => draft.device(&location, steps.name)?,
         Source::File { path, .. } => {
             // That something is missing, or not seen by this user, is said below.
-            if let Err(err @ Error::Host(HostError::NotOurs { .. })) = check_owner(draft.host, path)
+            if let Err(err @ Error::Host(HostError::NotOurs { .. })) =
+                check_owner(draft.host, &path)
             {
                 return Err(err);
             }
-            path.clone()
+            path
         }
     };
     draft.must_be_free(&path, steps.name)?;
     let after = draft.carried_after(&path);
     let active = draft.host.swap_on(&path)?.filter(|_| after.is_none());
     // It has to leave that first, and nothing else may keep it from being encrypted then.
-    let is_plain = active.is_some() && disk.encryption != Encryption::None;
+    let is_plain = active.is_some() && disk.encryption != EncryptionKind::None;
     if let Some(active) = active.filter(|_| !is_plain) {
         draft.warn_of_priority(steps.name, &path, &active, priority);
-        if let Source::File { size, .. } = &disk.source {
-            draft.warn_of_size(steps.name, &path, size.as_ref());
+        if disk.file.is_some() {
+            draft.warn_of_size(steps.name, &path, disk.size.as_ref());
         }
         return Ok(());
     }
     let device = DeviceRef::Path(path.clone());
-    if let Source::File { size, .. } = &disk.source {
-        draft.file(&path, size.as_ref(), steps)?;
+    if disk.file.is_some() {
+        draft.file(&path, disk.size.as_ref(), steps)?;
     }
     let created = steps
         .steps
         .iter()
         .any(|it| matches!(it.step, Step::CreateFile(_)));
-    let makes_header = match &disk.encryption {
+    let makes_header = match disk.encryption() {
         Encryption::None => disk.format || created || draft.was_begun(disk, steps.name),
         _ => true,
     };
     if !created && makes_header && !is_plain {
-        match &disk.encryption {
+        match disk.encryption() {
             Encryption::None => draft.may_become_swap(&path)?,
             Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
             Encryption::Random { .. } => draft.may_be_lost(&path, "")?,
         }
     }
-    let area = match &disk.encryption {
+    let area = match disk.encryption() {
         Encryption::None => device,
         encryption => {
-            if let Encryption::Luks { key_file, cipher } = encryption {
-                check_key_file(draft.host, key_file)?;
+            if let Encryption::Luks { key_file, cipher } = encryption.clone() {
+                check_key_file(draft.host, &key_file)?;
                 let is_ours =
                     |step: &Step| matches!(step, Step::FormatLuks(it) if it.device == device);
                 if disk.format || draft.recorded(steps.name).any(|it| is_ours(&it.step)) {
                     let format = FormatLuks {
                         device: device.clone(),
-                        key_file: key_file.clone(),
-                        cipher: cipher.clone(),
+                        key_file,
+                        cipher,
                     };
                     steps.add(Step::FormatLuks(format), "unless it is one already");
                 } else if is_plain {
@@ -96,7 +98,7 @@ pub(super) fn plan(
                 }
             }
             let name = format!("zmeld-{}", tier.name);
-            let discards = disk.swap.discard != Discard::None;
+            let discards = tier.swap.discard != Discard::None;
             draft.open(encryption, name.clone(), device, discards, steps)?;
             DeviceRef::Mapped(name)
         }
@@ -110,13 +112,13 @@ pub(super) fn plan(
     } else {
         draft.must_be_swap(&path)?;
     }
-    if disk.encryption == Encryption::None {
+    if disk.encryption == EncryptionKind::None {
         draft.tell_of_page_size(steps.name, &path);
     }
     let on = SwapOn {
         device: area,
         priority,
-        discard: disk.swap.discard,
+        discard: tier.swap.discard,
     };
     steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
     match is_plain {
@@ -129,13 +131,13 @@ impl Planner<'_> {
     /// Whether zmeld made it a swap area, or would have made the file, and whoever did wrote
     /// nothing into it.
     fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {
-        let path = match &disk.source {
+        let path = match disk.source() {
             Source::Device(location) => location.path(),
-            Source::File { path, .. } => path.clone(),
+            Source::File { path, .. } => path,
         };
         let device = DeviceRef::Path(path.clone());
         let is_made = |it: &Record| matches!(&it.step, Step::MakeSwap(it) if it.device == device);
-        let is_file = matches!(&disk.source, Source::File { size: Some(_), .. });
+        let is_file = disk.size.is_some();
         self.recorded(group).any(is_made) || is_file && is_unwritten(self.host, &path)
     }
 

@@ -481,14 +481,12 @@ fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
 /// The tiers with the priorities of their areas; zswap, which is none, last:
 /// it takes pages as soon as it is switched on, and needs somewhere to write.
 fn areas(config: &Config) -> Vec<(&Tier, i16)> {
-    let in_front = |tier: &&Tier| tier.kind.swap().is_none();
-    let areas = config
-        .areas()
-        .into_iter()
-        .map(|(tier, _, priority)| (tier, priority));
-    areas
-        .chain(config.tiers.iter().filter(in_front).map(|tier| (tier, 0)))
-        .collect()
+    let in_front = config
+        .tiers
+        .iter()
+        .filter(|it| it.kind.kind().is_in_front());
+    let areas = config.areas().into_iter();
+    areas.chain(in_front.map(|tier| (tier, 0))).collect()
 }
 
 pub(crate) struct Planner<'a> {
@@ -533,8 +531,8 @@ impl Planner<'_> {
         };
         match result {
             Ok(()) if steps.steps.is_empty() => {}
-            Ok(()) => self.groups.push(steps.group(tier.optional)),
-            Err(err) if tier.optional => self.skipped.push(Skipped {
+            Ok(()) => self.groups.push(steps.group(tier.swap.optional)),
+            Err(err) if tier.swap.optional => self.skipped.push(Skipped {
                 group: name,
                 reason: err.to_string(),
             }),

@@ -13,7 +13,7 @@ use crate::setup::steps::{
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
 use zmeld_config::{
-    Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
+    Codec, Encryption, Finding, MeldMode, RamDevice, RamDriver, Severity, Tier, Writeback,
 };
 use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
@@ -42,7 +42,7 @@ pub(super) fn plan(
         Step::AddDevice(AddDevice { driver }),
         "a device of its own: no other is touched",
     );
-    let recompress = device.recompress.iter().map(|it| &it.codec);
+    let recompress = device.recompress.iter();
     for dictionary in device
         .codec
         .iter()
@@ -72,14 +72,14 @@ pub(super) fn plan(
     if device.meld != MeldMode::Off {
         steps.set(
             "meld_mode",
-            device.meld.name(),
+            zmeld_config::name_of(&device.meld),
             "when identical pages are melded",
         );
     }
     if let Some(check_writes) = device.check_writes {
         steps.set(
             "check_writes",
-            check_writes.name(),
+            zmeld_config::name_of(&check_writes),
             "whether what is encoded is decoded and compared before it is used",
         );
     }
@@ -98,7 +98,7 @@ pub(super) fn plan(
     let on = SwapOn {
         device: DeviceRef::Added,
         priority,
-        discard: device.swap.discard,
+        discard: tier.swap.discard,
     };
     steps.add(Step::SwapOn(on), "the fastest tier is filled first");
     draft.zswap_off();
@@ -219,7 +219,7 @@ impl Planner<'_> {
         let below = DeviceRef::Path(path);
         let name = format!("zmeld-{}", tier.name);
         match self.open(
-            &writeback.encryption,
+            writeback.encryption(),
             name.clone(),
             below.clone(),
             false,
@@ -233,7 +233,7 @@ impl Planner<'_> {
     /// The mapping in front of a device; says whether there is one.
     pub(super) fn open(
         &self,
-        encryption: &Encryption,
+        encryption: Encryption,
         name: String,
         device: DeviceRef,
         allow_discards: bool,
@@ -241,18 +241,12 @@ impl Planner<'_> {
     ) -> Result<bool, Error> {
         let (mode, reason) = match encryption {
             Encryption::None => return Ok(false),
-            Encryption::Luks { key_file, .. } => (
-                Mode::Luks {
-                    key_file: key_file.clone(),
-                },
-                "the drive sees ciphertext only",
-            ),
-            Encryption::Random { cipher } => (
-                Mode::Random {
-                    cipher: cipher.clone(),
-                },
-                "the key is gone with the power",
-            ),
+            Encryption::Luks { key_file, .. } => {
+                (Mode::Luks { key_file }, "the drive sees ciphertext only")
+            }
+            Encryption::Random { cipher } => {
+                (Mode::Random { cipher }, "the key is gone with the power")
+            }
         };
         let is_open = |it: &Record| matches!(it.step, Step::OpenCrypt(_));
         let is_open = self.recorded(steps.name).any(is_open);
@@ -345,8 +339,7 @@ fn codecs(
         steps.pass_over(begin, is_found || is_missing(codec));
         is_found |= there.contains(&codec.name);
     }
-    for recompression in &device.recompress {
-        let (priority, codec) = (recompression.priority, &recompression.codec);
+    for (codec, priority) in device.recompress.iter().zip(1..) {
         check(codec)?;
         let begin = steps.steps.len();
         let again = SetAttribute::recompression(&codec.name, priority);

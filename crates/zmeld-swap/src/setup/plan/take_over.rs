@@ -19,7 +19,7 @@ pub(crate) const GROUP: &str = "take-over";
 /// The discard option that the areas' tool sets: the kernel does not say it of an area that is on.
 /// None where its devices differ in that.
 fn discard_of(found: &Imported) -> Discard {
-    let mut all = found.config.in_ram().map(|(_, device)| device.swap.discard);
+    let mut all = found.config.in_ram().map(|(tier, _)| tier.swap.discard);
     let first = all.next().unwrap_or_default();
     match all.all(|other| other == first) {
         true => first,

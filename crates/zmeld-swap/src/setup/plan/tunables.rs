@@ -81,11 +81,10 @@ impl Planner<'_> {
         let kept_free = crate::observe::machine::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);
         let given = wanted.values().into_iter();
-        let given = given.map(|it| (it.name, it.value, it.purpose.to_owned()));
-        let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));
-        let fitting = self
-            .fitting_read_ahead()
-            .map(|value| (PAGE_CLUSTER, value, NO_READ_AHEAD.to_owned()));
+        let given = given.map(|it| (it.name, it.value, it.purpose));
+        let measured = measured.map(|(value, reason)| (SWAPPINESS.to_owned(), value, reason));
+        let fitting = self.fitting_read_ahead();
+        let fitting = fitting.map(|it| (PAGE_CLUSTER.to_owned(), it, NO_READ_AHEAD.to_owned()));
         let all = measured.into_iter().chain(given).chain(fitting);
         for (name, value, reason) in all {
             let path = format!("{VM}/{name}");

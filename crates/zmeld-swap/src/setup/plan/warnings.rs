@@ -73,7 +73,7 @@ impl Planner<'_> {
             let Some(place) = place.filter(|it| it.device.is_some() && self.asked_for(tier)) else {
                 continue;
             };
-            let is_own = *place.encryption != Encryption::None;
+            let is_own = place.encryption != Encryption::None;
             if is_own || self.is_encrypted_below(&place.path) {
                 encrypted = encrypted.or(Some(&tier.name));
             } else {
@@ -125,7 +125,7 @@ impl Planner<'_> {
             true => -1,
             false => i32::MIN / 2 - at as i32,
         };
-        for (at, (tier, _, priority)) in self.config.areas().into_iter().enumerate() {
+        for (at, (tier, priority)) in self.config.areas().into_iter().enumerate() {
             let place = tier.kind.place();
             areas.push(Area {
                 name: PlanPart::of_tier(tier.name.as_str()),
@@ -209,9 +209,9 @@ impl Planner<'_> {
     /// How much a disk holds, or a file when it is there.
     fn size_of(&self, kind: &Kind) -> u64 {
         let size = match kind {
-            Kind::Disk(disk) => match &disk.source {
+            Kind::Disk(disk) => match disk.source() {
                 Source::Device(location) => size_bytes(self.host, &location.path()),
-                Source::File { path, size } => match self.host.tree().metadata(path) {
+                Source::File { path, size } => match self.host.tree().metadata(&path) {
                     Ok(meta) => Some(meta.len()),
                     Err(_) => size.map(|it| it.bytes(self.machine.ram_bytes)),
                 },

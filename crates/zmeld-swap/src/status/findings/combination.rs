@@ -184,10 +184,10 @@ fn zswap_for(view: &View, swap: &Swap) -> Remedy {
         return Remedy::run([format!("zmeld up --tier zswap{take_over}")]);
     }
     let mut settings = Vec::new();
-    for (tier, swap, priority) in view.wanted.areas() {
+    for (tier, priority) in view.wanted.areas() {
         if own.is_some_and(|own| own.name == tier.name.as_str()) {
             settings.push((format!("tier.{}", tier.name), "enabled", "false".to_owned()));
-        } else if swap.priority.is_none() {
+        } else if tier.swap.priority.is_none() {
             // It had the device's otherwise, and its pages would have to leave it for that.
             settings.push((
                 format!("tier.{}", tier.name),

@@ -39,8 +39,8 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
 /// Has the device forget all that swap has given back; its place among the areas stays.
 fn discarded(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let own = view.applied.and_then(|it| it.tier_on(&swap.area.shown()));
-    let own = own.and_then(|own| view.wanted.tier(&own.name)?.kind.swap());
-    let discard = match own.map(|it| it.discard) {
+    let own = own.and_then(|own| view.wanted.tier(&own.name));
+    let discard = match own.map(|it| it.swap.discard) {
         Some(Discard::Pages | Discard::Both) => "--discard",
         _ => "--discard=once",
     };

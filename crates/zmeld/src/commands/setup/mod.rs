@@ -449,7 +449,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
 fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
     let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
     let Some(applied) = applied else { return };
-    for (tier, _, priority) in applied.config.areas().into_iter().rev() {
+    for (tier, priority) in applied.config.areas().into_iter().rev() {
         let name = tier.name.as_str();
         if !tier.kind.is_on_disk() || config.tier(name).is_some() {
             continue;
@@ -457,10 +457,8 @@ fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
         let why = "it is set up already, and zswap stands in front of it";
         comments.insert(format!("tier.{name}"), why.to_owned());
         let mut tier = tier.clone();
-        if let Some(swap) = tier.kind.swap_mut() {
-            // No page has to leave it.
-            swap.priority = Some(priority);
-        }
+        // No page has to leave it.
+        tier.swap.priority = Some(priority);
         config.tiers.insert(0, tier);
     }
 }

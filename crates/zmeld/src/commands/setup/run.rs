@@ -77,7 +77,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
     let is_meant = |it: &&Skipped| {
         let mut tiers = plan.config.tiers.iter();
-        tiers.any(|tier| !tier.optional && PlanPart::of_tier(tier.name.as_str()) == it.group)
+        tiers.any(|tier| !tier.swap.optional && PlanPart::of_tier(tier.name.as_str()) == it.group)
     };
     match report.skipped.iter().find(is_meant) {
         Some(Skipped { group, reason }) => anyhow::bail!("{group}: {reason}"),
