@@ -116,7 +116,7 @@ const NEEDS: &[Need] = &[
     need("busybox", "busybox-static", "is the guests' shell", DEVICES),
     need("depmod", "kmod", "finds and loads modules", MODULES),
     need("shellcheck", "shellcheck", "reads the services of OpenRC", COMMANDS),
-    need("nix-instantiate", "nix-bin", "reads exported NixOS modules", COMMANDS),
+    need("nix-instantiate", "nix-bin", "reads the flake and the module of NixOS", COMMANDS),
     need("systemd-analyze", "systemd", "reads units", COMMANDS),
     need("groff", "groff", "renders manual pages", COMMANDS),
     need("bash", "bash", "reads its completions", COMMANDS),

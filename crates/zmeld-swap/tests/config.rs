@@ -49,7 +49,7 @@ fn each_mistake_is_one_line_with_its_place_and_the_way_out() {
 }
 
 /// Every key there is, with a value that is not its default.
-const EVERYTHING: &str = include_str!("export/everything.toml");
+const EVERYTHING: &str = include_str!("config/everything.toml");
 
 #[test]
 fn what_is_written_comes_back() {

@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_swap::migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
+use zmeld_swap::migrate::units;
 
 #[path = "script/mod.rs"]
 mod script;
@@ -296,4 +298,48 @@ fn systemd_accepts_the_services_for_surveys_and_one_of_them_has_no_network() {
         let line = said.lines().find(|line| line.contains("PrivateNetwork="));
         assert!(line.is_some_and(|line| line.contains(network)), "{said}");
     }
+}
+
+#[test]
+fn shellcheck_accepts_the_services_of_openrc() {
+    let openrc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openrc");
+    for file in ["zmeld", "zmeld-watch"] {
+        // Variables are read by OpenRC, which the shebang names.
+        let mut shellcheck = Command::new("shellcheck");
+        shellcheck.args(["--shell=sh", "--exclude=SC2034"]);
+        match shellcheck.arg(openrc.join(file)).output() {
+            Ok(output) => assert!(output.status.success(), "{file}: {output:?}"),
+            Err(_) => eprintln!("SKIP: shellcheck cannot be started"),
+        }
+    }
+}
+
+#[test]
+fn units_read_the_file_that_they_were_made_from() {
+    let text = include_str!("config/everything.toml");
+    let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
+    let texts = |file: Option<&Path>| -> String {
+        let maker = units::Maker {
+            program: Path::new("/usr/bin/zmeld"),
+            source: file,
+            fstab: &Default::default(),
+            install: true,
+        };
+        let units = units::units(&config, &maker).into_iter();
+        let text = |unit: units::Unit| match unit.content {
+            units::Content::Text(text) => Some(text),
+            units::Content::Link(_) => None,
+        };
+        units.filter_map(text).collect()
+    };
+    let said = texts(Some(Path::new("/etc/my swap.toml")));
+    let starts: Vec<&str> = said
+        .lines()
+        .filter(|it| it.starts_with("ExecStart="))
+        .collect();
+    assert!(!starts.is_empty(), "{said}");
+    for line in starts {
+        assert!(line.contains(" --config \"/etc/my swap.toml\""), "{line}");
+    }
+    assert!(!texts(None).contains("--config"));
 }

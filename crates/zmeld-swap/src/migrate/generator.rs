@@ -14,7 +14,7 @@ use zmeld_linux::error::words;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::tree::Tree;
 
-use crate::migrate::export::units::{units, Content, Maker, Unit};
+use crate::migrate::units::{units, Content, Maker, Unit};
 use zmeld_config::Config;
 
 /// How systemd started the generator.

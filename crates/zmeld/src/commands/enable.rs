@@ -14,7 +14,7 @@ use zmeld_linux::command::Invocation;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::{Host, HostError};
-use zmeld_swap::migrate::export::units::{units, Maker};
+use zmeld_swap::migrate::units::{units, Maker};
 
 use super::setup::{self, DownArgs, PlanArgs, ProfileArgs, TierArgs, UpArgs};
 use crate::exit::{Outcome, EXIT_CODES};

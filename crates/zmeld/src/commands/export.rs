@@ -1,4 +1,4 @@
-//! `zmeld export`: the configuration in the words of other systems.
+//! `zmeld export`: the configuration as units of systemd.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,16 @@ use clap::{Args, ValueEnum};
 use zmeld_config::Config;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::{file, Host};
-use zmeld_swap::migrate::export::{nixos, units};
+use zmeld_swap::migrate::units;
 
-use super::config::{ram_bytes, FileArgs};
+use super::config::FileArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   zmeld export systemd                 the units, one after the other
-  zmeld export systemd --dir units     as files, for /etc/systemd/system
-  zmeld export nixos > swap.nix        a module for NixOS
-  zmeld plan --toml --output p.toml && zmeld export nixos p.toml";
+  zmeld export systemd --dir units     as files, for /etc/systemd/system";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
@@ -40,14 +38,9 @@ pub struct ExportArgs {
 pub enum Form {
     /// systemd units, for machines without zmeld's generator
     Systemd,
-    /// A NixOS module
-    Nixos,
 }
 
 pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
-    if args.dir.is_some() && args.form != Form::Systemd {
-        bail!("--dir is for units; redirect the output into a file instead");
-    }
     let loaded = args.file.load()?;
     let config = &loaded.config;
     if *config == Config::default() {
@@ -56,37 +49,29 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     for warning in &loaded.warnings {
         output::say(warning);
     }
-    match args.form {
-        Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
-        Form::Systemd => {
-            let program = super::generator::program();
-            let file = match args.file.named() {
-                None => None,
-                Some(file) => Some(
-                    file.canonicalize()
-                        .with_context(|| format!("cannot find {} again", file.display()))?,
-                ),
-            };
-            if let Some(file) = file.as_ref().filter(|file| !stays(file)) {
-                output::say(format_args!(
-                    "the units read {} at every boot: keep it where they can, under /etc, and export that",
-                    file.display()
-                ));
-            }
-            let units = units::units(
-                config,
-                &units::Maker {
-                    program: &program,
-                    source: file.as_deref(),
-                    fstab: &Fstab::read(Host::here().tree()),
-                    install: true,
-                },
-            );
-            match &args.dir {
-                None => output::print(&text(&units))?,
-                Some(dir) => write(dir, &units)?,
-            }
-        }
+    let Form::Systemd = args.form;
+    let program = super::generator::program();
+    let file = args.file.named().map(|file| {
+        let what = || format!("cannot find {} again", file.display());
+        file.canonicalize().with_context(what)
+    });
+    let file = file.transpose()?;
+    if let Some(file) = file.as_ref().filter(|file| !stays(file)) {
+        output::say(format_args!(
+            "the units read {} at every boot: keep it where they can, under /etc, and export that",
+            file.display()
+        ));
+    }
+    let maker = units::Maker {
+        program: &program,
+        source: file.as_deref(),
+        fstab: &Fstab::read(Host::here().tree()),
+        install: true,
+    };
+    let units = units::units(config, &maker);
+    match &args.dir {
+        None => output::print(&text(&units))?,
+        Some(dir) => write(dir, &units)?,
     }
     Ok(Outcome::Done)
 }

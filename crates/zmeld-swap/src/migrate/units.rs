@@ -101,21 +101,16 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
             maker.service(&mut units, &service);
         }
     }
-    if wants_watch(config) {
-        let text = include_str!("../../../../../packaging/systemd/zmeld-watch.service");
+    if config.watch.has_rules() || config.metrics != Default::default() {
+        let text = include_str!("../../../../packaging/systemd/zmeld-watch.service");
         maker.packaged(&mut units, "zmeld-watch.service", text, config);
     }
     if config.watch.guard.is_some() {
-        let text = include_str!("../../../../../packaging/systemd/zmeld-guard.service");
+        let text = include_str!("../../../../packaging/systemd/zmeld-guard.service");
         maker.packaged(&mut units, "zmeld-guard.service", text, config);
     }
     units.sort_by(|one, other| one.path.cmp(&other.path));
     units
-}
-
-/// Whether `zmeld watch` has something to do.
-pub fn wants_watch(config: &Config) -> bool {
-    config.watch.has_rules() || config.metrics != Default::default()
 }
 
 /// How long a service may take to end. While pages come back into RAM, `zmeld down` asks for
