@@ -127,7 +127,7 @@ fn each_machine_is_shown_whole() {
     if rustix::param::page_size() as u64 != PAGE {
         return;
     }
-    let everything = include_str!("export/everything.toml");
+    let everything = include_str!("config/everything.toml");
     let asked = Config::from_text(Path::new("z.toml"), everything).unwrap();
     for (kernel, _) in MACHINES {
         let (_dir, host) = plant(kernel);
