@@ -31,7 +31,7 @@ const LIMIT_LONG: Duration = Duration::from_secs(4 * 3600);
 /// zword's limits beside the size of a block.
 const LIMITS: &str = "-DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=3u -DZWORD_COUNT_MAX=3u \
     -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=1 -DZWORD_CHAIN_LINKS=2u \
-    -DZWORD_SKIP_SHIFT=2 -include small_limits.h";
+    -DZWORD_SKIP_SHIFT=2";
 
 /// Checks at every access, besides those of a proof itself. A loop that
 /// may go on behind its bound is a failure.

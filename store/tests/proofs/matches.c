@@ -169,7 +169,7 @@ PROOF(best_find_looks_back, 24, 32, 26)
 	any_bytes(&in);
 	for (k = 0; k < ZWORD_POSITIONS; k++)
 		assume(!in.head[k] || in.head[k] < scan.at);
-	best_find(&chains, scan.at, &best);
+	match_find_best(&chains, scan.at, &best);
 	if (best.saved) {
 		match_prove(&scan, &best.match);
 		prove(best.match.start == scan.at);

@@ -7,6 +7,7 @@
 #ifndef ZM_TESTS_PROOF_H
 #define ZM_TESTS_PROOF_H
 
+#include <small_limits.h>
 #include <zm_platform.h>
 
 /*

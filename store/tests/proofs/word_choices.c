@@ -52,7 +52,7 @@ static void choice_prove(bool thoroughly, u32 width)
 	look_at(&scan, &choice, width);
 	word = choice.word;
 	if (thoroughly)
-		choose_best(&scan, before, 0, &choice, width);
+		word_choose_best(&scan, before, 0, &choice, width);
 	else
 		word_choose(&scan, &choice, width);
 	reference = reference_of(&scan, &choice, width);

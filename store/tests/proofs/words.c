@@ -98,7 +98,7 @@ PROOF(choose_best_looks_back, 32, 128, 34)
 	struct choice choice;
 
 	look_at(&scan, &choice, width);
-	choose_best(&scan, before, scan.end - ZWORD_BLOCK_SIZE, &choice, width);
+	word_choose_best(&scan, before, scan.end - ZWORD_BLOCK_SIZE, &choice, width);
 	choice_prove(&scan, &choice, width);
 }
 
