@@ -57,11 +57,9 @@ pub fn shorten(text: &str, width: usize) -> Cow<'_, str> {
     }
     let room = width.saturating_sub(1);
     let tail_room = room - room / 3;
-    let head = prefix(text.chars(), room - tail_room);
-    let tail: String = prefix(text.chars().rev(), tail_room)
-        .chars()
-        .rev()
-        .collect();
+    let head = prefix(text, room - tail_room);
+    let places = text.char_indices().rev().map(|(at, _)| &text[at..]);
+    let tail = last_that_fits(places, tail_room);
     Cow::Owned(if width == 0 {
         String::new()
     } else {
@@ -70,14 +68,20 @@ pub fn shorten(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// As many of the characters as fit in `width` columns.
-pub fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
-    let mut used = 0;
-    chars
-        .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= width
-        })
-        .collect()
+pub fn prefix(text: &str, width: usize) -> &str {
+    let places = text
+        .char_indices()
+        .map(|(at, c)| &text[..at + c.len_utf8()]);
+    last_that_fits(places, width)
+}
+
+/// Of ever longer texts the last before one is too wide: a sequence of characters may be wider than
+/// they are one by one.
+fn last_that_fits<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> &'a str {
+    texts
+        .take_while(|it| it.width() <= width)
+        .last()
+        .unwrap_or("")
 }
 
 /// A sparkline: a character for each value, from nothing to `top`; a blank where there is none.
@@ -184,6 +188,10 @@ mod tests {
         );
         assert_eq!(shorten("short", 16), "short");
         assert_eq!(shorten("anything", 0), "");
+        // With its selector a digit is two columns wide.
+        let digits = "0\u{fe0f}".repeat(8);
+        assert_eq!(prefix(&digits, 5).width(), 5);
+        assert_eq!(shorten(&digits, 8).width(), 7);
     }
 
     #[test]

@@ -6,7 +6,8 @@ impl Table {
     /// The table as CSV by RFC 4180: a header of keys, raw values, nothing where there is no finite number.
     /// A column with intervals has two more, `_low` and `_high`.
     ///
-    /// Text is written as it is. Spreadsheets that run formulas from files need it imported as text.
+    /// Names are other people's, and a spreadsheet takes what begins with `=` for a formula: text that begins so
+    /// has `'` in front, which says there that it is text; so has text with that in front already.
     pub fn to_csv(&self) -> String {
         let mut csv = csv::WriterBuilder::new()
             .terminator(csv::Terminator::CRLF)
@@ -49,6 +50,9 @@ impl Table {
     }
 }
 
+/// Beginnings of a formula in spreadsheets, or what they leave out before one; and of text.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '\t', '\r', '\n', '\''];
+
 fn raw(cell: &Cell, part: &str) -> String {
     let real = |value: f64| match value.is_finite() {
         // As in JSON: 187.0, 1e300.
@@ -56,7 +60,10 @@ fn raw(cell: &Cell, part: &str) -> String {
         false => String::new(),
     };
     match (cell, part) {
-        (Cell::Text(text), "") => text.clone(),
+        (Cell::Text(text), "") => match text.starts_with(FORMULA) && text.parse::<f64>().is_err() {
+            true => format!("'{text}"),
+            false => text.clone(),
+        },
         (Cell::Whole(value), "") => value.to_string(),
         (Cell::Real(value), "") => real(*value),
         (Cell::Estimate(estimate), "") => real(estimate.value),

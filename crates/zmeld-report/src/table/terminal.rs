@@ -1,8 +1,11 @@
 //! A table for the terminal: right-aligned numbers, one rule, no line wider than asked for.
 //!
-//! Excess width is taken in this order: headings wrap, words wrap and paths are shortened, and then
-//! the table continues below with the columns that name its rows repeated. Numbers are never
-//! broken.
+//! Excess width is taken in this order: headings wrap, words wrap and paths are shortened (or wrap,
+//! where that makes two the same), and then the table continues below with the columns that name its
+//! rows repeated. Numbers are never broken.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use super::{Kind, Table};
 use crate::document::bold_lines;
@@ -190,11 +193,13 @@ impl<'a> Layout<'a> {
         let total = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
         out.push_str(&self.style.dim(&"─".repeat(total)));
         out.push('\n');
+        let alike = columns.iter().zip(&widths);
+        let alike: Vec<_> = alike.map(|(at, width)| self.alike(*at, *width)).collect();
         for (row, cells) in self.table.rows.iter().zip(&self.rows) {
             let lines: Vec<_> = columns
                 .iter()
-                .zip(&widths)
-                .map(|(at, width)| self.cell(*at, &cells[*at], *width))
+                .zip(widths.iter().zip(&alike))
+                .map(|(at, (width, alike))| self.cell(*at, &cells[*at], *width, alike))
                 .collect();
             for line in 0..lines.iter().map(Vec::len).max().unwrap_or(0) {
                 let parts = lines
@@ -225,10 +230,30 @@ impl<'a> Layout<'a> {
         widths.iter().map(|width| (*width).max(1)).collect()
     }
 
-    fn cell(&self, at: usize, shown: &str, width: usize) -> Vec<String> {
+    /// Shortened paths of which several become the same: what tells them apart is in their middles.
+    fn alike(&self, at: usize, width: usize) -> HashSet<Cow<'_, str>> {
+        let mut seen = HashMap::new();
+        let is_path = self.table.columns[at].kind == Kind::Path;
+        let rows = self.rows.iter().filter(|_| is_path);
+        let alike = rows.filter_map(|row| {
+            let short = text::shorten(&row[at], width);
+            let before = seen.insert(short.clone(), &row[at]);
+            before.is_some_and(|it| *it != row[at]).then_some(short)
+        });
+        alike.collect()
+    }
+
+    fn cell(
+        &self,
+        at: usize,
+        shown: &str,
+        width: usize,
+        alike: &HashSet<Cow<'_, str>>,
+    ) -> Vec<String> {
+        let short = text::shorten(shown, width);
         match self.table.columns[at].kind {
-            Kind::Text if text::width(shown) > width => text::wrap(shown, width),
-            Kind::Path => vec![text::shorten(shown, width).into_owned()],
+            Kind::Path if !alike.contains(&short) => vec![short.into_owned()],
+            Kind::Text | Kind::Path if text::width(shown) > width => text::wrap(shown, width),
             _ => vec![shown.to_string()],
         }
     }
