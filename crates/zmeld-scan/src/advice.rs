@@ -41,7 +41,7 @@ pub enum AdviceKind {
 pub struct Advice {
     /// How it is meant.
     pub kind: AdviceKind,
-    /// Its topic: "codec", "size", "meld", "zeros", "need", "privilege", "setup".
+    /// Its topic: "codec", "size", "meld", "zeros", "need", "shared", "privilege", "setup".
     pub topic: String,
     /// The sentence.
     pub text: String,
@@ -321,14 +321,35 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
         let cost =
             SWAP_MB_PER_S * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
         let melders = meld::melders(result.machine.zmeld, result.machine.ksm_runs);
-        let text = format!(
-            "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core at \
-             {SWAP_MB_PER_S:.0} MB/s.",
-            percent(cost)
-        );
-        return Some(Advice::new(AdviceKind::Do, "meld", text));
+        let (kind, text) = match result.machine.zmeld.is_there() {
+            true => (
+                AdviceKind::Do,
+                format!(
+                    "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core \
+                     at {SWAP_MB_PER_S:.0} MB/s.",
+                    percent(cost)
+                ),
+            ),
+            false => (
+                AdviceKind::Note,
+                format!("Melding would pay, but zmeld.ko is not here: {figures}. {melders}"),
+            ),
+        };
+        return Some(Advice::new(kind, "meld", text));
     };
     Some(Advice::new(AdviceKind::Nothing, "meld", text))
+}
+
+/// Advice where shared memory was left out that is more than a hundredth of what was read.
+pub fn of_shared_memory(result: &ScanResult) -> Option<Advice> {
+    let left_out = result.memory.shmem_present;
+    (100 * left_out > result.pages.total).then(|| {
+        let text = format!(
+            "Shared memory ({}) was not read, which can be swapped, too: --shared adds it.",
+            bytes(left_out * result.page_size)
+        );
+        Advice::new(AdviceKind::Note, "shared", text)
+    })
 }
 
 /// Advice where this machine's own memory is not short.
@@ -478,30 +499,31 @@ mod tests {
     }
 
     /// A tenth of the pages repeats. Repeats may compress to nothing, or be nothing to speak of, or
-    /// cost more than it saves.
+    /// cost more than it saves; and what melds them may not be there.
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
-        use AdviceKind::{Do, Nothing};
+        use AdviceKind::{Do, Note, Nothing};
+        use ModulePresence::{Absent, Impossible, Module};
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.machine.zmeld = ModulePresence::Module;
-        for (compressed, melded, groups, kind, words) in [
-            (10_000_000, 8_000_000, 0, Do, "zmeld up --tier zmeld"),
+        for (zmeld, [compressed, melded, groups], kind, words) in [
+            (Module, [10_000_000, 8_000_000, 0], Do, "up --tier zmeld"),
+            (Absent, [10_000_000, 8_000_000, 0], Note, "once it is built"),
             (
-                10_000_000,
-                9_960_000,
-                0,
-                Nothing,
-                "0.4 % of the compressed memory; it pays from 5.0 %",
+                Impossible,
+                [10_000_000, 8_000_000, 0],
+                Note,
+                "nothing melds",
             ),
-            (1_000_000, 800_000, 0, Nothing, "too little"),
+            (Module, [10_000_000, 9_960_000, 0], Nothing, "from 5.0 %"),
+            (Module, [1_000_000, 800_000, 0], Nothing, "too little"),
             (
-                10_000_000,
-                10_030_000,
-                900,
+                Module,
+                [10_000_000, 10_030_000, 900],
                 Nothing,
-                "costs 21.1 KiB for 900 contents",
+                "costs 21.1 KiB",
             ),
         ] {
+            found.machine.zmeld = zmeld;
             found.codecs[0].memory_at_scale_bytes = compressed;
             found.codecs[0].melded_memory_at_scale_bytes = melded;
             found.duplicates.groups = groups;

@@ -74,9 +74,7 @@ pub(crate) fn codec_result(
     let melded_used = contents.memory_used(geometry) + shared;
     let page = u64::from(geometry.page_size());
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
-    // A device gets no zeros where the kernel keeps those.
-    let kept = u64::from(pool.swap_keeps_zeros) * pages.zero;
-    let credited = (pages.total - kept) * page;
+    let credited = pages.given(!pool.swap_keeps_zeros) * page;
     let at_scale = all.memory_at_scale(geometry);
     let melded_at_scale = contents.memory_at_scale(geometry) + shared as f64;
     let effective = credited as f64 / at_scale.max(1.0);

@@ -82,11 +82,10 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
 }
 
 fn lead(result: &ScanResult) -> String {
-    let all = bytes(result.pages.total * result.page_size);
-    let prefix = if result.interrupted {
-        "Stopped before the end; of what was read: "
-    } else {
-        ""
+    let prefix = match (result.interrupted, result.is_whole()) {
+        (true, _) => "Stopped before the end; of what was read: ",
+        (false, false) => "Incomplete, without other users' processes (see Advice): ",
+        (false, true) => "",
     };
     let pages = &result.pages;
     if pages.total == 0 {
@@ -96,7 +95,8 @@ fn lead(result: &ScanResult) -> String {
         Some(codec) if pages.compressible() > 0 => codec,
         _ => {
             return format!(
-                "{prefix}{all} of pages, all of them {}.",
+                "{prefix}{} of pages, all of them {}.",
+                bytes(pages.total * result.page_size),
                 if pages.zero == pages.total {
                     "zeros"
                 } else {
@@ -113,10 +113,18 @@ fn lead(result: &ScanResult) -> String {
             bytes(codec.melded_memory_at_scale_bytes)
         )
     };
+    let given = pages.given(result.zero_pages_credited);
     format!(
-        "{prefix}{all} of pages would take {} with {}{and_melded}.",
+        "{prefix}{} of pages{} would take {} with {} ({}x){and_melded}.",
+        bytes(given * result.page_size),
+        if given < pages.total {
+            ", those of zeros left out,"
+        } else {
+            ""
+        },
         bytes(codec.memory_at_scale_bytes),
-        codec.codec
+        codec.codec,
+        size::tenths(codec.effective_ratio),
     )
 }
 
@@ -238,16 +246,6 @@ fn main_table(result: &ScanResult) -> Table {
     table
 }
 
-fn time_table(result: &ScanResult) -> Table {
-    zmeld_report::table!("Time for one page", for codec in &result.codecs,
-        Column::text("codec") => codec.codec.as_str(),
-        Column::nanoseconds("compress, median") => codec.times.compress_ns_median,
-        Column::nanoseconds("99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
-        Column::nanoseconds("decompress, median") => codec.times.decompress_ns_median,
-        Column::nanoseconds("99 %").key("decompress_p99_ns") => codec.times.decompress_ns_p99,
-    )
-}
-
 fn codec_section(result: &ScanResult) -> Section {
     let how = if result.sample.full {
         "Every distinct page was compressed and read back.".to_owned()
@@ -262,7 +260,6 @@ fn codec_section(result: &ScanResult) -> Section {
     Section::new("Codecs")
         .paragraph(how)
         .table(main_table(result))
-        .table(time_table(result))
 }
 
 fn gain_section(result: &ScanResult) -> Section {
@@ -514,4 +511,38 @@ fn advice_section(result: &ScanResult) -> Section {
         }
     }
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::advice::others_processes;
+    use crate::result::PageCounts;
+
+    #[test]
+    fn the_headline_has_the_pages_that_the_ratio_is_of() {
+        let mut result = ScanResult {
+            page_size: 4096,
+            pages: PageCounts {
+                total: 1000,
+                zero: 250,
+                unique: 750,
+                ..PageCounts::default()
+            },
+            codecs: vec![CodecResult {
+                codec: "lz4".to_owned(),
+                effective_ratio: 3.0,
+                memory_at_scale_bytes: 1 << 20,
+                ..CodecResult::default()
+            }],
+            ..ScanResult::default()
+        };
+        let said =
+            "2.93 MiB of pages, those of zeros left out, would take 1.00 MiB with lz4 (3.0x).";
+        assert_eq!(lead(&result), said);
+        result.zero_pages_credited = true;
+        assert!(lead(&result).starts_with("3.91 MiB of pages would take"));
+        result.advice.push(others_processes(2, 0, false));
+        assert!(lead(&result).starts_with("Incomplete, without other users' processes"));
+    }
 }

@@ -33,6 +33,11 @@ impl PageCounts {
     pub fn compressible(&self) -> u64 {
         self.unique + self.duplicate
     }
+
+    /// Pages that a device is given, with those of zeros or without.
+    pub(crate) fn given(&self, with_zeros: bool) -> u64 {
+        self.total - if with_zeros { 0 } else { self.zero }
+    }
 }
 
 /// How compression was measured.
@@ -228,6 +233,11 @@ pub struct ScanResult {
 }
 
 impl ScanResult {
+    /// Whether no process of others was left out for want of rights.
+    pub fn is_whole(&self) -> bool {
+        !self.advice.iter().any(|it| it.topic == "privilege")
+    }
+
     /// The codec that figures in sentences are of: the one that is advised, else the best
     /// that the kernel has; of all, where it has none of them.
     pub(crate) fn told_codec(&self) -> Option<&CodecResult> {

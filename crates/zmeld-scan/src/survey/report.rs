@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use zmeld_report::units::{bytes, bytes_real, count, count_real, seconds};
+use zmeld_report::units::{bytes, bytes_real, count, count_real, plural, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table};
 
 use crate::survey::objects::CODECS;
@@ -135,9 +135,10 @@ impl SurveyResult {
 pub fn document(result: &SurveyResult) -> Document {
     let total = &result.total;
     let lead = format!(
-        "{} pages of {} owners, {} distinct contents; {} of Parquet.",
+        "{} pages of {} owner{}, {} distinct contents; {} of Parquet.",
         count(total.pages),
         count(result.owners.len() as u64),
+        plural(result.owners.len() as u64),
         count_real(total.pages_distinct.value),
         bytes(result.file_bytes),
     );

@@ -45,8 +45,12 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let mut result = progress::show(names, &done, page_size as u64, || {
         zmeld_scan::scan(source.as_ref(), &options, stop, &done)
     })?;
-    let is_whole = !result.advice.iter().any(|it| it.topic == "privilege");
-    let of_all = is_whole && is_of_this_machine(args);
+    if !args.source.shared {
+        result
+            .advice
+            .extend(zmeld_scan::advice::of_shared_memory(&result));
+    }
+    let of_all = result.is_whole() && is_of_this_machine(args);
     let setup = result
         .recommendation
         .as_ref()

@@ -158,9 +158,10 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     if let (Some(share), None) = (survey.partial(), &survey.selection) {
         // It is kept, and will not count: that is said to cron, too.
         output::say(format_args!(
-            "{} processes with {} of the memory in use could not be read; zmeld-fleet ignores \
+            "{} process{} with {} of the memory in use could not be read; zmeld-fleet ignores \
              this survey as incomplete (1 % and more)",
             survey.refused,
+            if survey.refused == 1 { "" } else { "es" },
             percent(share)
         ));
     }
