@@ -429,6 +429,9 @@ const LISTED_MAX: usize = 12;
 /// The name most likely meant, or all names, the nearest of many: the way out where a name is
 /// wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
+    if let Some(way_out) = known_elsewhere(wrong, names) {
+        return way_out;
+    }
     match meant(wrong, names.iter().copied()) {
         Some(name) => format!("did you mean {name:?}?"),
         None if names.len() <= LISTED_MAX => format!("there are: {}", names.join(", ")),
@@ -441,6 +444,21 @@ pub fn choices(wrong: &str, names: &[&str]) -> String {
             let nearest = nearest[..3].join(", ");
             format!("the nearest of {} are: {nearest}", names.len())
         }
+    }
+}
+
+/// The way out for a name of other tools, or of a machine.
+fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
+    let is_top = names.contains(&"tunables");
+    match wrong.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        kind @ ("zram" | "zmeld" | "zswap" | "disk") if is_top => {
+            Some(format!("write [tier.NAME] and kind = \"{kind}\""))
+        }
+        "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
+        "vm" if names.contains(&"swappiness") => Some("leave out \"vm.\"".to_owned()),
+        "swappiness" | "page_cluster" if is_top => Some("it stands in [tunables]".to_owned()),
+        "laptop" if names.contains(&"desktop") => Some("write desktop".to_owned()),
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ pub use report::{PlanBody, RunBody};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
@@ -130,7 +130,11 @@ fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
 }
 
 fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    let names = T::ALL.iter().map(|(name, _)| *name);
+    let names = T::ALL.iter().map(|(name, _)| match *name {
+        // That what it says of it is told.
+        "desktop" => PossibleValue::new("desktop").alias("laptop"),
+        name => PossibleValue::new(name),
+    });
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 

@@ -160,6 +160,12 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = section.into_iter().fold(document, Document::section);
     }
     let mut configuration = Section::new("Configuration").code(body.toml);
+    if body.recommendation.is_some() && !body.done && plan.refuse().is_ok() {
+        let text =
+            "zmeld up measures again, and may choose another size or codec. To choose now, run \
+                    zmeld plan --toml --output /etc/zmeld.toml: zmeld up goes by that file.";
+        configuration = configuration.advice(Tone::Neutral, text);
+    }
     if let Some(profile) = body.profile {
         let text = format!(
             "This machine is a {profile} by what it runs: --profile {profile} adds what suits one."
