@@ -256,6 +256,7 @@ catalogue! {
     FailedWrites = "failed-writes",
     OomKills = "oom-kills",
     GroupOomKills = "group-oom-kills",
+    UnattributedOomKills = "unattributed-oom-kills",
     EqualPriority = "equal-priority",
     ConfigurationUnread = "configuration-unread",
     ReadableFile = "readable-file",

@@ -259,7 +259,7 @@ pub struct GuardRule {
     #[default(Percent::whole(10))]
     pub end_below: Percent,
     /// Or where less than that is available without swapping and all tasks waited for memory
-    /// this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
+    /// more than this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
     /// systemd-oomd's limit for a group, there for 30 s.
     #[default(Percent::whole(60))]
     pub stalled_above: Percent,

@@ -187,7 +187,7 @@ pub struct SourceArgs {
 }
 
 /// Which machine is looked at, and what it is compared with.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct MachineArgs {
     /// The configuration [default: /etc/zmeld.toml and its drop-ins]
     #[arg(long, value_name = "FILE")]

@@ -57,7 +57,7 @@ pub enum Command {
     Numa(Box<crate::commands::numa::NumaArgs>),
     /// How are memory's tiers doing, and what is wrong with them?
     Status(crate::commands::status::StatusArgs),
-    /// The same, live
+    /// Tiers, findings and whose pages are in swap, live
     Top(crate::commands::top::TopArgs),
     /// Run a melding pass on a device now
     Meld(crate::commands::meld::MeldArgs),

@@ -176,7 +176,7 @@ impl Observation {
             ),
         ];
         let from = ("compressed", held.compressed_bytes);
-        let to = ("RAM really taken", real);
+        let to = ("RAM taken with its table", real);
         Some(difference(&device.name, from, to, reasons))
     }
 }

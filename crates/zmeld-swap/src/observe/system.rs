@@ -100,6 +100,20 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// Pages that came back into RAM, from devices or out of zswap.
+    pub fn pages_in(&self) -> Option<u64> {
+        let of_zswap = self.zswap_in_pages.unwrap_or(0);
+        Some(self.swap_in_pages?.saturating_add(of_zswap))
+    }
+
+    /// Pages that left RAM, to devices or into zswap. What zswap wrote on to a device had left
+    /// before.
+    pub fn pages_out(&self) -> Option<u64> {
+        let of_zswap = self.zswap_out_pages.unwrap_or(0);
+        let all = self.swap_out_pages?.saturating_add(of_zswap);
+        Some(all.saturating_sub(self.zswap_written_back_pages.unwrap_or(0)))
+    }
+
     /// Reads `/proc/vmstat`'s text.
     pub fn parse(text: &str) -> Activity {
         let field = |wanted: &str| counters::value(text, wanted);
@@ -198,10 +212,11 @@ pub struct LimitedGroup {
 const AT_LIMIT: f64 = 0.9;
 
 impl LimitedGroup {
-    /// Whether it is so near its limit that its tasks wait for its own memory.
-    pub fn is_at_limit(&self) -> bool {
+    /// Whether it is so near its limit that its tasks wait for its own memory, `apart_bytes` of
+    /// what it has not counted.
+    pub fn is_at_limit(&self, apart_bytes: u64) -> bool {
         let used = self.memory_bytes.zip(self.memory_max_bytes);
-        used.is_some_and(|(used, limit)| share(used, limit) >= AT_LIMIT)
+        used.is_some_and(|(used, limit)| share(used.saturating_sub(apart_bytes), limit) >= AT_LIMIT)
     }
 }
 
@@ -456,7 +471,13 @@ mod tests {
     fn counters_that_a_kernel_lacks_are_absent() {
         let activity =
             Activity::parse("pswpin 16\npswpout 9\nallocstall_dma 1\nallocstall_normal 2\nx\n");
-        assert_eq!(activity.swap_in_pages, Some(16));
+        assert_eq!(activity.pages_in(), Some(16));
+        // What zswap writes on leaves RAM once.
+        let of_zswap = Activity::parse("pswpout 9\nzswpout 7\nzswpwb 4\n");
+        assert_eq!(
+            (of_zswap.pages_in(), of_zswap.pages_out()),
+            (None, Some(12))
+        );
         assert_eq!(activity.direct_reclaims, Some(3));
         assert_eq!(activity.zero_out_pages, None);
     }

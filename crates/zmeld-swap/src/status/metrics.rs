@@ -133,7 +133,7 @@ families! {
         |view| tier_bytes(view, |tier| tier.memory_used_bytes);
     "zmeld_tier_metadata_bytes" gauge "RAM that the table of slots takes beside that." =>
         |view| tier_bytes(view, |tier| tier.metadata_bytes);
-    "zmeld_tier_compression_ratio" gauge "Pages in RAM over the RAM that they take." =>
+    "zmeld_tier_compression_ratio" gauge "Pages in RAM over the RAM that they take; absent below 16 MiB of pages." =>
         |view| per_tier(view, |tier| tier.ratio);
     "zmeld_tier_same_filled_bytes" gauge "Pages kept as one machine word." =>
         |view| tier_bytes(view, |tier| tier.same_filled_bytes);

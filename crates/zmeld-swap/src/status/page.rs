@@ -86,10 +86,10 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(&status.tiers)),
         );
     }
-    details(document, status)
+    details(document, status).section(findings(status))
 }
 
-/// Adds all that is told below the tiers.
+/// Adds what is told below the tiers, but for findings.
 pub fn details(mut document: Document, status: &Status) -> Document {
     if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
         document = document.section(differences(status));
@@ -101,7 +101,7 @@ pub fn details(mut document: Document, status: &Status) -> Document {
     if let Some(guard) = &status.observation.guard {
         document = document.section(guarded(guard));
     }
-    document.section(problems(status)).section(findings(status))
+    document.section(problems(status))
 }
 
 /// Problems of reading.
@@ -276,8 +276,8 @@ fn pressure(now: &Observation) -> Section {
         "swapped since boot",
         format!(
             "{} pages in, {} out",
-            pages(activity.swap_in_pages),
-            pages(activity.swap_out_pages)
+            pages(activity.pages_in()),
+            pages(activity.pages_out())
         ),
     ));
     if let Some(kills) = activity.oom_kills {
@@ -411,9 +411,7 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     );
     if lately.unattributed_oom_kills > 0 {
         let more = count(lately.unattributed_oom_kills);
-        split.push_str(&format!(
-            ", {more} by the machine or by groups that are gone"
-        ));
+        split.push_str(&format!(", {more} that may be either"));
     }
     match lately.since {
         Since::Boot => format!("{all}: {split}"),
@@ -424,7 +422,8 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     }
 }
 
-fn findings(status: &Status) -> Section {
+/// Findings with their remedies.
+pub fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
     if status.findings.is_empty() {
         return section.paragraph("None.");

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::pty::openpty;
 use nix::sys::signal::{kill, Signal};
+use nix::sys::stat::Mode;
 use nix::sys::termios::{tcgetattr, Termios};
-use nix::unistd::Pid;
+use nix::unistd::{mkfifo, Pid};
 use rustix::termios::{tcsetwinsize, Winsize};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -164,6 +165,8 @@ fn machine() -> (TempDir, Host) {
     ]);
     for (group, used, limit, waited, programs) in [
         ("app", 130u64 << 20, "136314880", 32.5, 2),
+        // Full of pages that the kernel takes back.
+        ("cache", 100 << 20, "104857600", 0.0, 0),
         ("system.slice/db.service", 900 << 20, "max", 3.1, 12),
         ("user.slice", 400 << 20, "max", 0.0, 9),
     ] {
@@ -173,6 +176,7 @@ fn machine() -> (TempDir, Host) {
         put("memory.swap.current", "268435456");
         put("memory.current", &used.to_string());
         put("memory.max", limit);
+        put("memory.stat", "active_file 90000000\ninactive_file 4000000");
         put(
             "memory.pressure",
             &format!("some avg10={waited:.2} avg60=0.00 avg300=0.00 total=5"),
@@ -236,9 +240,15 @@ fn what_is_on_the_screen_is_what_status_says() {
                 assert!(shown.contains(&figure), "{name}, {key} {figure}: {shown}");
             }
         }
+        // Findings come first: their names, and on the first screen already what to do.
         let findings = said["findings"].as_array().unwrap();
-        let told = lines_of(&all, "findings");
-        assert!(told.contains(&format!(" {}: ", findings.len())), "{told}");
+        let told = format!("findings      {}: ", findings.len());
+        assert!(all[1].starts_with(&told), "{all:#?}");
+        let first = format!("[{}]", findings[0]["id"].as_str().unwrap());
+        assert!(
+            all[..last].iter().any(|row| row.contains(&first)),
+            "{all:#?}"
+        );
         // Details in a status of that width stand there line by line.
         let status = zmeld(&[&["status"], &root[..]].concat())
             .env("COLUMNS", columns.to_string())
@@ -260,10 +270,16 @@ fn what_is_on_the_screen_is_what_status_says() {
         );
         // Every program, and its group before it.
         let mut programs = 0;
+        let pools = tiers
+            .iter()
+            .filter_map(|it| it["memory_used_bytes"].as_u64());
+        let part = 1.0 - pools.sum::<u64>() as f64 / (1_048_572u64 << 10) as f64;
         for pid in host.processes().unwrap() {
             let row = lines_of(&all, &format!("java {pid}"));
-            let swapped = bytes((20480 + u64::from(pid)) << 10);
-            assert!(row.contains(&swapped), "{pid} {swapped}: {all:#?}");
+            let swapped = (20480 + u64::from(pid)) << 10;
+            let returns = bytes((swapped as f64 * part) as u64);
+            let figures = format!("{}  {returns:>13}", bytes(swapped));
+            assert!(row.contains(&figures), "{pid} {figures}: {all:#?}");
             programs += 1;
         }
         assert_eq!(programs, 23);
@@ -277,6 +293,20 @@ fn what_is_on_the_screen_is_what_status_says() {
     });
     screen.press("kj\x1b[A\x1b[B\x1b[1~\x1b[A");
     screen.until("Home", |rows| rows[39].contains("lines 1-"));
+    // A key in two parts.
+    screen.press("\x1b");
+    std::thread::sleep(Duration::from_millis(300));
+    screen.press("[B");
+    screen.until("an arrow", |rows| rows[39].contains("lines 2-"));
+    // A look that does not end blocks no key.
+    let file = dir.path().join("proc/vmstat");
+    fs::remove_file(&file).unwrap();
+    mkfifo(&file, Mode::S_IRWXU).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    screen.press("j");
+    screen.until("a line", |rows| rows[39].contains("lines 3-"));
+    screen.press("q");
+    end_of(&mut screen.child, "q");
 }
 
 #[test]
@@ -286,7 +316,7 @@ fn history_grows_with_what_the_machine_does() {
     let line = |rows: &[String], name: &str| lines_of(rows, name);
     // Nothing is known of a second yet, or nothing happened in it.
     screen.until("calm", |rows| {
-        line(rows, "pages out").contains("0/s, most 0")
+        line(rows, "none seen").contains("pages in, pages out")
     });
     host.plant("proc/vmstat", "pswpin 1\npswpout 900000\npgmajfault 0\n");
     host.plant(
@@ -352,7 +382,10 @@ fn every_size_and_every_terminal_is_drawn_on() {
 fn a_machine_without_swap_is_told_what_to_do() {
     let (dir, _host) = Host::planted(&[("proc/meminfo", "MemTotal: 2097152 kB\n")]);
     let mut screen = Screen::open("exec \"$@\"", &[], &["--root", str(dir.path())]);
-    screen.until("advice", |rows| rows.join("\n").contains("zmeld plan"));
+    screen.until("advice", |rows| {
+        let all = rows.join("\n");
+        all.contains("zmeld plan") && all.contains("pressed now   unknown")
+    });
 }
 
 fn end_of(child: &mut Child, what: &str) -> ExitStatus {
@@ -366,7 +399,7 @@ fn the_terminal_is_restored_however_it_ends() {
     let ways: [(&str, Act); 6] = [
         ("q", |screen| screen.press("q")),
         ("the key Ctrl-C", |screen| screen.press("\x03")),
-        ("keys before", |screen| screen.press("+- \x1b")),
+        ("keys before", |screen| screen.press("+- \x1bq")),
         ("SIGINT", |screen| screen.signal(Signal::SIGINT)),
         ("SIGTERM", |screen| screen.signal(Signal::SIGTERM)),
         ("SIGHUP", |screen| screen.signal(Signal::SIGHUP)),

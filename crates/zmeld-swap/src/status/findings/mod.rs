@@ -132,8 +132,9 @@ rules! {
     EncodeErrors, Critical, All melding::encode_errors;
     FailedWrites, Critical, Device sizing::failed_writes;
     NotEncrypted, Critical, All applied::in_plain;
-    OomKills, Critical, All pressure::oom_kills;
+    OomKills, Critical, One pressure::oom_kills;
     GroupOomKills, Warning, All pressure::group_oom_kills;
+    UnattributedOomKills, Warning, One pressure::unattributed_oom_kills;
     ZramWithZswap, Warning, Area combination::zram_with_zswap;
     SecondDevice, Warning, All combination::second_device;
     LruInversion, Warning, Area combination::lru_inversion;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use zmeld_report::units::{bytes, count};
 
-use super::{is_experiment, Finding, Remedy, Severity, View};
+use super::{is_experiment, Finding, Remedy, View};
 use crate::observe::{tunables, LimitedGroup, Pressure, Services};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;
@@ -15,36 +15,30 @@ const SOME_HIGH_PERCENT: f64 = 20.0;
 const FULL_HIGH_PERCENT: f64 = 5.0;
 
 /// Processes were killed lately because the machine had no memory left.
-pub(super) fn oom_kills(view: &View) -> Vec<Finding> {
-    let lately = &view.now.lately;
-    let mut found = Vec::new();
-    if lately.oom_kills > 0 {
-        found.push(Finding::of_machine(
-            "memory",
-            "the kernel killed processes because the machine had no memory left",
-            format!("{} {}", count(lately.oom_kills), lately.words()),
-            "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed \
-             swap would add",
-        ));
-    }
-    if lately.unattributed_oom_kills > 0 {
-        let kills = Finding::of_machine(
-            "memory",
-            "the kernel killed processes: by the machine, or at limits of control groups that \
-             are gone",
-            format!(
-                "{} {}",
-                count(lately.unattributed_oom_kills),
-                lately.words()
-            ),
-            "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
-        );
-        found.push(Finding {
-            severity: Severity::Warning,
-            ..kills
-        });
-    }
-    found
+pub(super) fn oom_kills(view: &View) -> Option<Finding> {
+    killed(
+        view,
+        view.now.lately.oom_kills,
+        "the kernel killed processes because the machine had no memory left",
+        "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed swap would \
+         add",
+    )
+}
+
+/// Others were, of which nothing tells whether a group was at its limit.
+pub(super) fn unattributed_oom_kills(view: &View) -> Option<Finding> {
+    killed(
+        view,
+        view.now.lately.unattributed_oom_kills,
+        "the kernel killed processes; not known is whether the machine had no memory left or a \
+         control group that is gone was at its limit",
+        "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
+    )
+}
+
+fn killed(view: &View, kills: u64, what: &str, remedy: &str) -> Option<Finding> {
+    let counted = || format!("{} {}", count(kills), view.now.lately.words());
+    (kills > 0).then(|| Finding::of_machine("memory", what, counted(), remedy))
 }
 
 /// Processes were killed lately at a control group's own limit.
@@ -167,7 +161,7 @@ fn group_waits(view: &View, group: &LimitedGroup) -> Option<Finding> {
 
 /// A group at its limit, where that much is waited.
 fn at_limit(view: &View, group: &LimitedGroup, what: &str, pressure: &Pressure) -> Option<Finding> {
-    if is_experiment(&group.path) || !group.is_at_limit() {
+    if is_experiment(&group.path) || !group.is_at_limit(0) {
         return None;
     }
     Some(Finding::of_machine(

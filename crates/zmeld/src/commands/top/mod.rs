@@ -5,7 +5,9 @@ mod screen;
 use std::io::{self, stdin, stdout, IsTerminal, Write};
 use std::panic;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{channel, sync_channel, Receiver, SyncSender, TryRecvError};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -147,12 +149,28 @@ fn size() -> (u16, u16) {
     terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0))
 }
 
+/// A thread that looks when it is asked, since a process or a device can hold a look up: keys are
+/// answered meanwhile.
+fn looker(place: MachineArgs) -> (SyncSender<Arc<Look>>, Receiver<anyhow::Result<Look>>) {
+    let (ask, asked) = sync_channel::<Arc<Look>>(0);
+    let (answer, looks) = channel();
+    thread::spawn(move || {
+        let mut looks = asked.iter().map(|before| Look::at(&place, Some(&before)));
+        // The screen may be gone by then.
+        looks.all(|look| answer.send(look).is_ok())
+    });
+    (ask, looks)
+}
+
 fn show(
     args: &TopArgs,
     canvas: &Canvas,
-    mut look: Look,
+    first: Look,
     is_over: impl Fn() -> bool,
 ) -> anyhow::Result<()> {
+    let mut look = Arc::new(first);
+    let (ask, looks) = looker(args.place.clone());
+    let mut typed = Vec::new();
     let mut view = View {
         rows: 0,
         interval: args.interval,
@@ -172,14 +190,11 @@ fn show(
             (view.first, page) = canvas.draw(&look, view)?;
         }
         redraw = false;
-        // Signals are looked for at least this often.
-        let wait = next
-            .saturating_duration_since(Instant::now())
-            .min(Duration::from_millis(200));
-        let Some(keys) = keys(wait)? else {
+        // A signal and what was asked for are looked for that often.
+        if !read_keys(Duration::from_millis(50), &mut typed)? {
             return Ok(());
-        };
-        for key in keys {
+        }
+        for key in parse_keys(&mut typed) {
             redraw = true;
             match key {
                 Key::End => return Ok(()),
@@ -193,12 +208,18 @@ fn show(
                 Key::Pages(by) => view.first = view.first.saturating_add_signed(by * page as isize),
             }
         }
-        if Instant::now() >= next {
-            next = Instant::now() + Duration::from_secs_f64(view.interval);
-            if !view.held {
-                look = Look::at(&args.place, Some(look))?;
+        match looks.try_recv() {
+            Ok(now) if !view.held => {
+                look = Arc::new(now?);
                 redraw = true;
             }
+            Err(TryRecvError::Disconnected) => anyhow::bail!("looking at the machine failed"),
+            _ => {}
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + Duration::from_secs_f64(view.interval);
+            // One that is under way is enough.
+            let _ = (!view.held).then(|| ask.try_send(Arc::clone(&look)));
         }
     }
 }
@@ -215,62 +236,68 @@ enum Key {
     Last,
 }
 
-/// Keys, by the bytes that a terminal makes of them.
-fn parse_keys(bytes: &[u8]) -> Vec<Key> {
-    let mut bytes = bytes.iter().copied().peekable();
+/// Takes keys out of the bytes that a terminal makes of them; the beginning of one stays.
+fn parse_keys(typed: &mut Vec<u8>) -> Vec<Key> {
     let mut keys = Vec::new();
-    while let Some(byte) = bytes.next() {
-        keys.extend(match byte {
-            // An arrow, or another key of several bytes.
-            ESCAPE if bytes.next_if(|next| b"[O".contains(next)).is_some() => {
-                let mut number = Vec::new();
-                while let Some(inside) = bytes.next_if(|byte| !(0x40..0x7f).contains(byte)) {
-                    number.push(inside);
-                }
-                match (bytes.next(), &number[..]) {
-                    (Some(b'A'), _) => Some(Key::Lines(-1)),
-                    (Some(b'B'), _) => Some(Key::Lines(1)),
-                    (Some(b'~'), b"5") => Some(Key::Pages(-1)),
-                    (Some(b'~'), b"6") => Some(Key::Pages(1)),
-                    (Some(b'H'), _) | (Some(b'~'), b"1" | b"7") => Some(Key::Home),
-                    (Some(b'F'), _) | (Some(b'~'), b"4" | b"8") => Some(Key::Last),
-                    _ => None,
-                }
-            }
-            b'q' | CTRL_C | ESCAPE => Some(Key::End),
-            b'+' => Some(Key::Pace(0.5)),
-            b'-' => Some(Key::Pace(2.0)),
-            b' ' => Some(Key::Hold),
-            b'k' => Some(Key::Lines(-1)),
-            b'j' => Some(Key::Lines(1)),
-            _ => None,
-        });
+    while let Some((length, key)) = next_key(typed) {
+        typed.drain(..length);
+        keys.extend(key);
     }
     keys
+}
+
+/// The first key, if it is one that does something, and its length; none where it is not whole.
+fn next_key(typed: &[u8]) -> Option<(usize, Option<Key>)> {
+    // An arrow, or another key of several bytes.
+    if let [ESCAPE, b'[' | b'O', rest @ ..] = typed {
+        let at = rest.iter().position(|byte| !(0x20..0x40).contains(byte))?;
+        let key = match (rest[at], &rest[..at]) {
+            (b'A', _) => Some(Key::Lines(-1)),
+            (b'B', _) => Some(Key::Lines(1)),
+            (b'~', b"5") => Some(Key::Pages(-1)),
+            (b'~', b"6") => Some(Key::Pages(1)),
+            (b'H', _) | (b'~', b"1" | b"7") => Some(Key::Home),
+            (b'F', _) | (b'~', b"4" | b"8") => Some(Key::Last),
+            _ => None,
+        };
+        // Another control character ends it, too, and is a key.
+        return Some((at + 2 + usize::from(rest[at] >= 0x40), key));
+    }
+    let key = match typed {
+        [] | [ESCAPE] => return None,
+        [b'q' | CTRL_C, ..] => Some(Key::End),
+        [b'+', ..] => Some(Key::Pace(0.5)),
+        [b'-', ..] => Some(Key::Pace(2.0)),
+        [b' ', ..] => Some(Key::Hold),
+        [b'k', ..] => Some(Key::Lines(-1)),
+        [b'j', ..] => Some(Key::Lines(1)),
+        _ => None,
+    };
+    Some((1, key))
 }
 
 const CTRL_C: u8 = 3;
 const ESCAPE: u8 = 0x1b;
 
-/// The keys that were pressed within `wait`; none when the terminal is gone.
-fn keys(wait: Duration) -> anyhow::Result<Option<Vec<Key>>> {
+/// Adds what is typed within `wait`; whether the terminal is still there.
+fn read_keys(wait: Duration, typed: &mut Vec<u8>) -> anyhow::Result<bool> {
     let input = stdin();
     let mut polled = [PollFd::new(&input, PollFlags::IN)];
     let wait = Timespec::try_from(wait)?;
     match poll(&mut polled, Some(&wait)) {
         // A signal, of a new size perhaps, comes in between.
-        Ok(0) | Err(Errno::INTR) => return Ok(Some(Vec::new())),
+        Ok(0) | Err(Errno::INTR) => return Ok(true),
         Ok(_) => {}
         Err(err) => return Err(err.into()),
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     if polled[0].revents().intersects(gone) {
-        return Ok(None);
+        return Ok(false);
     }
-    let mut keys = vec![0; 64];
-    let count = rustix::io::read(&input, &mut keys)?;
-    keys.truncate(count);
-    Ok((count > 0).then(|| parse_keys(&keys)))
+    let mut bytes = [0; 64];
+    let count = rustix::io::read(&input, &mut bytes)?;
+    typed.extend_from_slice(&bytes[..count]);
+    Ok(count > 0)
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 //! Colour only repeats what is said in words.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::counters;
+use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
@@ -21,21 +23,22 @@ use zmeld_swap::status::page::{self, Status};
 use crate::args::MachineArgs;
 use crate::commands::status;
 
-/// A rate per second: its name, and the counters.
-type Rate = (&'static str, Counters);
-type Counters = fn(&Activity) -> [Option<u64>; 2];
+/// A rate per second: its name, and the counter.
+type Rate = (&'static str, Counter);
+type Counter = fn(&Activity) -> Option<u64>;
 
 const RATES: [Rate; 3] = [
-    ("pages in", |of| [of.swap_in_pages, of.zswap_in_pages]),
-    ("pages out", |of| [of.swap_out_pages, of.zswap_out_pages]),
-    ("major faults", |of| [of.major_faults, None]),
+    ("pages in", Activity::pages_in),
+    ("pages out", Activity::pages_out),
+    ("major faults", |of| of.major_faults),
 ];
 
 /// A look at the machine, and what the ones before it came to.
 pub struct Look {
     status: Status,
-    groups: Vec<InSwap>,
-    history: VecDeque<Moment>,
+    /// None where they cannot be told.
+    groups: Option<Vec<InSwap>>,
+    history: VecDeque<Arc<Moment>>,
 }
 
 /// More looks no terminal is wide.
@@ -61,20 +64,19 @@ struct InSwap {
     room: Option<u64>,
     /// How long its tasks waited of the last 10 s.
     waited: Option<f64>,
-    is_at_limit: bool,
+    /// It is at its limit, and not for page cache, which the kernel takes back.
+    is_full: bool,
 }
 
 impl Look {
-    pub fn at(place: &MachineArgs, before: Option<Look>) -> anyhow::Result<Look> {
+    pub fn at(place: &MachineArgs, before: Option<&Look>) -> anyhow::Result<Look> {
         let status = status::read(place)?;
-        let (before, mut history) = match before {
-            Some(look) => (Some(look.status.observation), look.history),
-            None => (None, VecDeque::new()),
-        };
+        let mut history = before.map_or(VecDeque::new(), |look| look.history.clone());
         history.truncate(HISTORY_MAX - 1);
-        history.push_front(Moment::of(&status, before.as_ref()));
+        let before = before.map(|look| &look.status.observation);
+        history.push_front(Arc::new(Moment::of(&status, before)));
         Ok(Look {
-            groups: groups(&place.host(), &status.observation).unwrap_or_default(),
+            groups: groups(&place.host(), &status.observation),
             status,
             history,
         })
@@ -82,7 +84,8 @@ impl Look {
 
     /// The last values of something, from nothing to `top`, the newest at the right edge.
     fn lately(&self, room: usize, top: f64, value: impl Fn(&Moment) -> f64) -> String {
-        let values: Vec<f64> = self.history.iter().take(room).map(value).collect();
+        let history = self.history.iter().take(room);
+        let values: Vec<f64> = history.map(|it| value(it)).collect();
         format!("{:>room$}", spark(values.into_iter().rev(), top))
     }
 
@@ -101,13 +104,17 @@ impl Look {
         (first, rest.without_empty_columns())
     }
 
-    /// Owners of pages in swap, and the RAM that they need to come back: compression frees its own
-    /// then, which a group's limit does not count.
-    fn whose(&self) -> Table {
+    /// Owners of pages in swap, and the RAM that they need to come back: their pool is freed then,
+    /// which a group's limit does not count; a device's table stays.
+    fn whose(&self, groups: &[InSwap]) -> Table {
         let used = self.status.observation.memory.swap_used_bytes();
-        let kept = self.status.accounting.compression_bytes;
-        let part = 1.0 - (kept as f64 / used.max(1) as f64).min(1.0);
-        zmeld_report::table!("", for it in &self.groups,
+        let pools = self
+            .status
+            .tiers
+            .iter()
+            .filter_map(|it| it.memory_used_bytes);
+        let part = 1.0 - (pools.sum::<u64>() as f64 / used.max(1) as f64).min(1.0);
+        zmeld_report::table!("", for it in groups,
             Column::path("whose pages are in swap") => it.name.as_str(),
             Column::bytes("in swap") => it.bytes,
             Column::bytes("RAM to return") => (it.bytes as f64 * part) as u64,
@@ -124,14 +131,14 @@ const TIER_SPARK_MIN: usize = 11;
 impl Moment {
     fn of(status: &Status, before: Option<&Observation>) -> Moment {
         let now = &status.observation;
-        let rate = |get: Counters| {
-            let Some(before) = before else {
+        let rate = |get: Counter| {
+            let counts = before.and_then(|it| Some((get(&it.activity)?, get(&now.activity)?)));
+            let (Some(before), Some((from, to))) = (before, counts) else {
                 return f64::NAN;
             };
             let elapsed = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
-            let count = |of: &Observation| get(&of.activity).into_iter().flatten().sum::<u64>();
             // A counter that went back is another boot's.
-            count(now).saturating_sub(count(before)) as f64 / elapsed
+            to.saturating_sub(from) as f64 / elapsed
         };
         let tiers = status.tiers.iter();
         Moment {
@@ -192,8 +199,12 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
         groups.entry(group).or_default().push(program);
     }
+    let mut full = HashSet::new();
     for (path, group) in &limited {
-        if group.is_at_limit() || group.pressure.is_some_and(|it| waited(&it) > 0.0) {
+        if is_full(host, path, group) {
+            full.insert(path.clone());
+        }
+        if full.contains(path) || group.pressure.is_some_and(|it| waited(&it) > 0.0) {
             groups.entry(path.clone()).or_default();
         }
     }
@@ -225,7 +236,7 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
             bytes: sum(&programs),
             room: rooms.get(&group).copied(),
             waited: pressure.as_ref().map(waited),
-            is_at_limit: limited.is_some_and(|it| it.is_at_limit()),
+            is_full: full.contains(&group),
         });
         programs.sort_by_key(|it| Reverse(it.swapped_bytes));
         rows.extend(programs.into_iter().map(|it| InSwap {
@@ -233,10 +244,24 @@ fn groups(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
             bytes: it.swapped_bytes,
             room: None,
             waited: None,
-            is_at_limit: false,
+            is_full: false,
         }));
     }
     Some(rows)
+}
+
+/// Whether a group is at its limit by more than page cache.
+fn is_full(host: &Host, folder: &Path, group: &LimitedGroup) -> bool {
+    if !group.is_at_limit(0) {
+        return false;
+    }
+    let text = host.read(folder.join("memory.stat")).unwrap_or_default();
+    // Version 1 counts what is below apart.
+    let of = |name: &str| {
+        let all = counters::value(&text, &format!("total_{name}"));
+        all.or_else(|| counters::value(&text, name)).unwrap_or(0)
+    };
+    group.is_at_limit(of("active_file").saturating_add(of("inactive_file")))
 }
 
 /// How the screen is looked at.
@@ -276,7 +301,7 @@ pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usi
     lines.extend(body.drain(first..last));
     lines.resize(room, String::new());
     let help = format!("q quit  space hold  + - pace   {place}");
-    let help = prefix(help.trim_end().chars(), style.width);
+    let help = prefix(help.trim_end(), style.width).to_owned();
     lines.extend((view.rows > 0).then(|| style.dim(&help)));
     (lines, first, shown)
 }
@@ -291,9 +316,13 @@ fn body(look: &Look, width: usize) -> Document {
         ),
         false => section.table(tiers),
     });
-    let document = match look.groups.is_empty() {
+    let document = match look.status.findings.is_empty() {
         true => document,
-        false => document.section(Section::new("").table(look.whose())),
+        false => document.section(page::findings(&look.status)),
+    };
+    let document = match look.groups.as_deref() {
+        None | Some([]) => document,
+        Some(groups) => document.section(Section::new("").table(look.whose(groups))),
     };
     let document = match rest.columns().count() {
         0 | 1 => document,
@@ -306,11 +335,11 @@ fn body(look: &Look, width: usize) -> Document {
 const NAME: usize = 14;
 const VALUE: usize = 24;
 
-/// The machine's activity now and lately, pressure, and problems.
+/// Problems, the machine's activity now and lately.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     let now = &look.status.observation;
     let cut = |text: &str| match width(text) > style.width {
-        true => prefix(text.chars(), style.width - 1) + "…",
+        true => prefix(text, style.width - 1).to_owned() + "…",
         false => text.to_owned(),
     };
     let warning_if = |is_high: bool, text: String| match is_high {
@@ -328,15 +357,30 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     let state = if view.held { ", held" } else { "" };
     let title = format!("zmeld top, every {} s{state}", view.interval);
     let mut lines = vec![style.bold(&cut(&title))];
+    let findings = look.status.findings.iter().map(|it| it.name());
+    let is_grave = |it: &Severity| *it >= Severity::Warning;
+    let mut severities = look.status.findings.iter().map(|it| &it.severity);
+    lines.push(warning_if(
+        severities.any(is_grave),
+        named("findings", &findings.collect::<Vec<_>>()),
+    ));
+    let (is_pressed, pressed) = pressed(look, style.width);
+    lines.push(warning_if(is_pressed, pressed));
     let waiting = match now.pressure {
         None => "not measured".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
     };
     let waiting = line("tasks waited", waiting, 1.0, &|it| it.waiting);
     lines.push(warning_if(latest.waiting >= 0.2, waiting));
+    let mut unseen = Vec::new();
     for (at, (name, _)) in RATES.iter().enumerate() {
         let rate = |it: &Moment| it.rates[at];
-        let most = look.history.iter().take(room).map(rate).fold(0.0, f64::max);
+        let lately = look.history.iter().take(room);
+        let most = lately.map(|it| rate(it)).fold(0.0, f64::max);
+        if most == 0.0 {
+            unseen.push(*name);
+            continue;
+        }
         let told = match rate(latest).is_nan() {
             true => MISSING.to_owned(),
             false => format!(
@@ -347,50 +391,74 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         };
         lines.push(cut(&line(name, told, most, &rate)));
     }
+    if !unseen.is_empty() {
+        lines.push(cut(&format!("{:NAME$}{}", "none seen", unseen.join(", "))));
+    }
     let memory = &now.memory;
     let mut used = |name: &str, total: u64, value: fn(&Moment) -> f64| {
         let told = format!("{} of {}", bytes(value(latest) as u64), bytes(total));
         lines.push(cut(&line(name, told, total as f64, &value)));
     };
     used("RAM used", memory.total_bytes, |it| it.ram_used);
-    used("swap used", memory.swap_total_bytes, |it| it.swap_used);
-    let pressed = pressed(look);
-    lines.push(warning_if(
-        !pressed.is_empty(),
-        named("pressed now", &pressed),
-    ));
-    let findings = look.status.findings.iter().map(|it| it.name());
-    let is_grave = |it: &Severity| *it >= Severity::Warning;
-    let mut severities = look.status.findings.iter().map(|it| &it.severity);
-    lines.push(warning_if(
-        severities.any(is_grave),
-        named("findings", &findings.collect::<Vec<_>>()),
-    ));
+    if memory.swap_total_bytes > 0 {
+        used("swap used", memory.swap_total_bytes, |it| it.swap_used);
+    }
     lines.push(String::new());
     lines
 }
 
-/// A line of the head with names, each once, and their number.
+/// A line of the head with names and their number; of one that repeats, how often it does.
 fn named(what: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
-    let mut once: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    once.dedup();
+    let each = names.chunk_by(|one, next| one == next).map(|it| match it {
+        [one] => one.as_ref().to_owned(),
+        [one, ..] => format!("{} ({})", one.as_ref(), it.len()),
+        [] => String::new(),
+    });
     match names.len() {
         0 => format!("{what:NAME$}none"),
-        many => format!("{what:NAME$}{many}: {}", inert(&once.join(", "))),
+        many => {
+            let each: Vec<String> = each.collect();
+            format!("{what:NAME$}{many}: {}", inert(&each.join(", ")))
+        }
     }
 }
 
-/// The control groups whose tasks wait now, those that wait most first, and those at their limits.
-fn pressed(look: &Look) -> Vec<String> {
+/// The line of control groups whose tasks wait now, those that wait most first, and of those that
+/// are full; and whether there are any.
+fn pressed(look: &Look, columns: usize) -> (bool, String) {
+    const WHAT: &str = "pressed now";
+    let Some(groups) = &look.groups else {
+        return (
+            false,
+            format!("{WHAT:NAME$}unknown: control groups cannot be read"),
+        );
+    };
     let waited = |it: &InSwap| it.waited.unwrap_or(0.0);
-    let groups = look.groups.iter();
-    let mut groups: Vec<&InSwap> = groups
-        .filter(|it| it.is_at_limit || waited(it) > 0.0)
-        .collect();
+    let groups = groups.iter();
+    let mut groups: Vec<&InSwap> = groups.filter(|it| it.is_full || waited(it) > 0.0).collect();
     groups.sort_by(|one, other| waited(other).total_cmp(&waited(one)));
-    let told = groups.into_iter().map(|it| match waited(it) > 0.0 {
-        true => format!("{} {}", it.name, percent(waited(it))),
-        false => format!("{} at its limit", it.name),
-    });
-    told.collect()
+    let told = |name_of: fn(&str) -> &str| {
+        let told = groups.iter().map(|it| match waited(it) > 0.0 {
+            true => format!("{} {}", name_of(&it.name), percent(waited(it))),
+            false => format!("{} at its limit", name_of(&it.name)),
+        });
+        named(WHAT, &told.collect::<Vec<_>>())
+    };
+    // Names of users' groups are long and differ at their ends; the table has them whole.
+    let line = match told(|name| name) {
+        line if width(&line) <= columns => line,
+        _ => told(|name| name.rsplit('/').next().unwrap_or(name)),
+    };
+    let now = &look.status.observation;
+    let tells = |(version, _): &(Version, _)| *version == Version::Two && now.pressure.is_some();
+    let line = match (
+        now.facts.groups.as_ref().is_some_and(tells),
+        groups.is_empty(),
+    ) {
+        (true, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
+        (true, _) => line,
+        (false, true) => line + " at its limit; who waits is not measured",
+        (false, false) => line + "; who waits is not measured",
+    };
+    (!groups.is_empty(), line)
 }
