@@ -2,8 +2,26 @@
 //! the modules (`store/kmod/tests`, `store/crypto/tests`) and those of the command line
 //! (`crates/zmeld-swap/tests/guest`).
 //!
-//! A guest test says in its head, behind `# guest:`, what it needs: docs/testing.md lists
-//! the words. It speaks TAP.
+//! A guest test speaks TAP. It says in its head, behind `# guest:`, what it needs:
+//!
+//! - `upstream`: it must pass on the kernel's own zram, too
+//! - `kernel=NAME,NAME`: only on these
+//! - `memory=MIB`, `disk=MIB`: the guest's memory; an empty disk, one for each word
+//! - `program=`, `packages=`, `script=`, `test=NAME`: programs of this machine, files of
+//!   packages, a script beside it, a test of `crates/zmeld-swap`
+//! - `module`: zmeld.ko, for a test of the command line
+//! - `small-blocks`: a module whose blocks are 512 bytes, so that a page has parts
+//! - `load`: the programs of `cargo xtask bench guard`
+//! - `systemd`: a Debian (with `trixie`, 13) that systemd starts, of debootstrap (root): the
+//!   script prepares it where `PREPARE` is set, then runs there as a service. Nothing may be
+//!   left mounted, swapped to or mapped
+//! - `dist`: the program's package of the last commit, and the same as a later version; `dkms`,
+//!   with `systemd`: both packages and 6.1, later 6.12 (`xtask/guest/dkms.sh`)
+//! - `groups-v1=NAME`: in that kernel systemd mounts control groups of version 1
+//! - `urgent`: it goes before all other programs of this machine (user-mode Linux alone)
+//! - `counted`: a nanosecond of QEMU's guest is an instruction
+//! - `reboots`: QEMU's guest begins anew where it reboots, with the same disks
+//! - `long`: only with `--long`
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,14 +205,12 @@ const FLAGS: &[&str] = &[
     "small-blocks",
     "module",
     "systemd",
-    // In Debian 13.
     "trixie",
     "dist",
     "dkms",
     "long",
     "counted",
     "urgent",
-    // The programs of `cargo xtask bench guard`.
     "load",
     "reboots",
 ];

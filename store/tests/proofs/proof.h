@@ -3,6 +3,11 @@
  * What the proofs share. Each PROOF() of these files is one; CBMC looks at all its paths, with all values of what
  * nondet_*() give, and at each access whether it is in bounds. The sources are included
  * as they are.
+ *
+ * That decoding gives the bytes back is proven in parts. Not proven: how these are joined,
+ * the loops around steps, the sets of codes, the choice of a mode, more literals, offsets
+ * and lengths than copies.c and streams.c have, the streams of words beside their header,
+ * and of words of 64 bits the choice and the word made.
  */
 #ifndef ZM_TESTS_PROOF_H
 #define ZM_TESTS_PROOF_H
