@@ -11,7 +11,7 @@
 
 #define COST_BIT	2u
 /* A word at the stride that costs no more is taken without a look elsewhere. */
-#define COST_CHEAP	(11 * COST_BIT)
+#define COST_CHEAP	(12 * COST_BIT)
 
 /* A word before the page. */
 static const u64 zero_word[1];
@@ -113,105 +113,6 @@ static __always_inline u32 near_cost(const struct scan *scan, u32 back,
 	return scan->tables->offset_cost[words - 1];
 }
 
-/* A reference, in one number: what is cheapest is least. */
-static inline u32 candidate(u32 cost, u32 number, u32 set)
-{
-	return cost << 10 | number << 8 | set;
-}
-
-/*
- * Zero, the linear prediction, or the last word with the same upper bits: which is
- * cheapest, without a branch, since none could be foreseen.
- */
-static __always_inline void look_elsewhere(const struct scan *scan,
-					   struct choice *choice, u64 linear,
-					   u32 place, u32 width)
-{
-	u64 word = choice->word, other = zword_get_word(scan->page + place, width);
-	u32 zero_set = zword_bytes_set(word);
-	u32 linear_set = set_of(word, linear, width);
-	u32 other_set = set_of(word, other, width);
-	const u8 (*costs)[256] = scan->tables->cost;
-	u32 back = scan->at - place, best, number;
-
-	best = candidate(choice->cost, 0, choice->set);
-	best = min(best, candidate(costs[ZWORD_ZERO][zero_set], 1, zero_set));
-	best = min(best, candidate(costs[ZWORD_LINEAR][linear_set], 2,
-				   linear_set));
-	best = min(best, candidate(costs[ZWORD_NEAR][other_set] +
-				      near_cost(scan, back, width), 3,
-				      other_set));
-	number = best >> 8 & 3;
-	choice->cost = best >> 10;
-	choice->set = best & 0xff;
-	/* ZWORD_STRIDE, ZWORD_ZERO, ZWORD_LINEAR, ZWORD_NEAR, by number. */
-	choice->kind = 0x2410 >> 4 * number & 15;
-	choice->reference = number == 1 ? 0 : choice->reference;
-	choice->reference = number == 2 ? linear : choice->reference;
-	choice->reference = number == 3 ? other : choice->reference;
-	choice->back = number == 3 ? back : choice->back;
-	choice->kind += number == 3 && back > ZWORD_NEAR_MAX * width;
-}
-
-/* The word is one that has no bytes to tell. */
-static __always_inline void take_whole(const struct scan *scan,
-				       struct choice *choice, u32 kind)
-{
-	choice->kind = kind;
-	choice->reference = choice->word;
-	choice->set = 0;
-	choice->cost = scan->tables->cost[kind][0];
-}
-
-/* In come the word and the one at the stride. */
-static __always_inline void word_choose(const struct scan *scan,
-					struct choice *choice, u32 width)
-{
-	u32 whole_place, high_place;
-	u16 *whole, *high;
-	u64 linear;
-
-	choice->back = scan->back;
-	choice->kind = ZWORD_STRIDE;
-	choice->set = set_of(choice->word, choice->reference, width);
-	choice->cost = scan->tables->cost[ZWORD_STRIDE][choice->set];
-	linear = 2 * choice->reference -
-		 word_before(scan->page, scan->at, 2 * scan->back, width);
-	if (width == 4)
-		linear &= 0xffffffff;
-	if (choice->word == linear && choice->set) {
-		take_whole(scan, choice, ZWORD_LINEAR);
-		return;
-	}
-	if (choice->cost <= COST_CHEAP)
-		return;
-	whole = &scan->positions->whole[hash_of(choice->word)];
-	high = &scan->positions->high[hash_of(choice->word >>
-					      (width == 8 ? 16 : 8))];
-	whole_place = *whole * width;
-	high_place = *high * width;
-	*whole = (u16)(scan->at / width);
-	*high = (u16)(scan->at / width);
-	/* Before the first word there are no others. */
-	if (!scan->at)
-		return;
-	if (!choice->word) {
-		take_whole(scan, choice, ZWORD_ZERO);
-	} else if (zword_get_word(scan->page + whole_place, width) ==
-		   choice->word) {
-		choice->back = scan->at - whole_place;
-		take_whole(scan, choice, choice->back > ZWORD_NEAR_MAX * width ?
-					 ZWORD_FAR : ZWORD_NEAR);
-		choice->cost += near_cost(scan, choice->back, width);
-	} else {
-		look_elsewhere(scan, choice, linear, high_place, width);
-	}
-}
-
-/*
- * The thorough choice: places with the same upper bits are in a chain, from the last
- * one back, and all that costs count is compared.
- */
 /* What a reference is worth that also fits the next word. */
 #define COST_NEXT	(9 * COST_BIT / 2)
 
@@ -243,6 +144,65 @@ static __always_inline void word_consider(const struct scan *scan,
 	best->back = back;
 }
 
+/* The word is one that has no bytes to tell. */
+static __always_inline void take_whole(const struct scan *scan,
+				       struct choice *choice, u32 kind)
+{
+	choice->kind = kind;
+	choice->reference = choice->word;
+	choice->set = 0;
+	choice->cost = scan->tables->cost[kind][0];
+}
+
+/* In come the word and the one at the stride. */
+static __always_inline void word_choose(const struct scan *scan,
+					struct choice *choice, u32 width)
+{
+	u64 word = choice->word, stride = choice->reference, linear;
+	u32 whole_place, high_place;
+	u16 *whole, *high;
+
+	choice->back = scan->back;
+	linear = 2 * stride -
+		 word_before(scan->page, scan->at, 2 * scan->back, width);
+	if (width == 4)
+		linear &= 0xffffffff;
+	if (word == linear && word != stride) {
+		take_whole(scan, choice, ZWORD_LINEAR);
+		return;
+	}
+	whole = &scan->positions->whole[hash_of(word)];
+	high = &scan->positions->high[hash_of(word >> (width == 8 ? 16 : 8))];
+	whole_place = *whole * width;
+	high_place = *high * width;
+	*whole = (u16)(scan->at / width);
+	*high = (u16)(scan->at / width);
+	choice->cost = ~0u;
+	word_consider(scan, choice, ZWORD_STRIDE, stride, scan->back, width);
+	/* Before the first word there are no others. */
+	if (choice->cost <= COST_CHEAP || !scan->at)
+		return;
+	if (!word) {
+		take_whole(scan, choice, ZWORD_ZERO);
+	} else if (zword_get_word(scan->page + whole_place, width) == word) {
+		choice->back = scan->at - whole_place;
+		take_whole(scan, choice, choice->back > ZWORD_NEAR_MAX * width ?
+					 ZWORD_FAR : ZWORD_NEAR);
+		choice->cost += near_cost(scan, choice->back, width);
+	} else {
+		word_consider(scan, choice, ZWORD_ZERO, 0, scan->back, width);
+		word_consider(scan, choice, ZWORD_LINEAR, linear, scan->back,
+			      width);
+		word_consider(scan, choice, ZWORD_NEAR,
+			      zword_get_word(scan->page + high_place, width),
+			      scan->at - high_place, width);
+	}
+}
+
+/*
+ * The thorough choice: places with the same upper bits are in a chain, from the last
+ * one back, and all that costs count is compared.
+ */
 static __always_inline void word_choose_best(const struct scan *scan, u16 *before,
 					     u32 from, struct choice *choice,
 					     u32 width)
