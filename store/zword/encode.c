@@ -14,7 +14,7 @@
 /* Of 64: from here on a block is text and nothing else is tried. */
 #define TEXT_SURE	OF_GLANCES(32)
 #define TEXT_LIKELY	OF_GLANCES(3)
-#define HALVES_LIKELY	OF_GLANCES(12)
+#define HALVES_LIKELY	OF_GLANCES(24)
 #define HARD_LIKELY	OF_GLANCES(40)
 /* The top of an address, or of what else is one word of 64 bits. */
 #define HIGH_HALF_MIN	0x100u
@@ -22,15 +22,15 @@
 /* Bytes that differ from the word before in a word that nothing predicts. */
 #define HARD_BYTES	6u
 
-/* Two places where a part of a block is parsed to see which mode suits it. */
-#define PROBE_FIRST	(ZWORD_BLOCK_SIZE * 5 / 16 & ~7u)
-#define PROBE_SECOND	(ZWORD_BLOCK_SIZE * 13 / 16 & ~7u)
-static_assert(PROBE_SECOND + ZWORD_PROBE_SIZE <= ZWORD_BLOCK_SIZE &&
+/* Places where a part of a block is parsed to see which mode suits it. */
+#define PROBES		2u
+#define PROBE_PLACE(k)	(ZWORD_BLOCK_SIZE * (3 + 8 * (k)) / 16 & ~7u)
+static_assert(PROBE_PLACE(PROBES - 1) + ZWORD_PROBE_SIZE <= ZWORD_BLOCK_SIZE &&
 	      ZWORD_BLOCK_SIZE % ZWORD_GLANCE_STEP == 0, "places in the block");
 /* What each mode's guess at its bits is multiplied with, by 20: guesses differ. */
 #define PROBE_SCALE	20u
 /* With so many bits and more, a block will not fit an object. */
-#define PROBE_HOPELESS	(2 * ZWORD_PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
+#define PROBE_HOPELESS	(PROBES * ZWORD_PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
 
 /* An object of more takes a whole page of the pool. */
 #define SIZE_USEFUL	(ZWORD_BLOCK_SIZE * 3625 / 4096)
@@ -156,7 +156,12 @@ enum effort {
 	THOROUGH,
 };
 
-/* False: given up. */
+static void positions_clear(struct job *job)
+{
+	memset(job->work, 0, sizeof(struct zword_positions));
+}
+
+/* Positions are cleared, or of what stands before the part. False: given up. */
 static bool block_parse(struct job *job, u32 mode, const struct zword_part *part,
 			enum effort effort)
 {
@@ -164,7 +169,6 @@ static bool block_parse(struct job *job, u32 mode, const struct zword_part *part
 		&job->tables->word_encoder[mode];
 	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4;
 
-	memset(job->work, 0, sizeof(struct zword_positions));
 	if (mode == ZWORD_BYTES)
 		return effort == THOROUGH ?
 		       zword_bytes_parse_thoroughly(job->work, part) :
@@ -175,21 +179,25 @@ static bool block_parse(struct job *job, u32 mode, const struct zword_part *part
 	       zword_words_parse(encoder, job->work, width, part);
 }
 
-/* How many bits a part of the block takes, about, multiplied with the scale. */
-static u32 block_probe(struct job *job, u32 mode, u32 place)
+/* How many bits parts of the block take, about, multiplied with the scale. */
+static u32 block_probe(struct job *job, u32 mode)
 {
-	static const u8 scale[] = { PROBE_SCALE, 21, 21 };
-	const struct zword_part part = {
+	static const u8 scale[] = { PROBE_SCALE, 24, 19 };
+	struct zword_part part = {
 		.page = job->page,
-		.from = job->from + place,
 		.size = ZWORD_PROBE_SIZE,
 		.limit = ZWORD_BLOCK_SIZE,
 	};
+	u32 spent = 0, k;
 
-	block_parse(job, mode, &part, QUICK);
-	return scale[mode] * (mode == ZWORD_BYTES ?
-			      job->work->byte.spent :
-			      job->work->word.spent);
+	positions_clear(job);
+	for (k = 0; k < PROBES; k++) {
+		part.from = job->from + PROBE_PLACE(k);
+		block_parse(job, mode, &part, QUICK);
+		spent += mode == ZWORD_BYTES ? job->work->byte.spent :
+					       job->work->word.spent;
+	}
+	return scale[mode] * spent;
 }
 
 /* The set of codes that suits what was parsed. */
@@ -239,6 +247,7 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 	};
 	u32 written, set, size = 0;
 
+	positions_clear(job);
 	if (!block_parse(job, mode, &part, effort))
 		return;
 	set = block_elect(job, mode);
@@ -276,6 +285,7 @@ static void all_try(struct job *job)
 
 	for (mode = 0; mode < ZWORD_RAW; mode++) {
 		size[mode] = SIZE_HOPELESS;
+		positions_clear(job);
 		if (block_parse(job, mode, &part, QUICK))
 			size[mode] = block_measure(job, mode,
 						   block_elect(job, mode));
@@ -295,29 +305,25 @@ static enum zword_mode mode_choose(struct job *job)
 	bool is_likely[] = {
 		true,
 		glance.halves >= HALVES_LIKELY,
-		glance.text >= TEXT_LIKELY,
+		glance.text >= TEXT_LIKELY || glance.hard >= HARD_LIKELY,
 	};
 	u32 mode, best_mode = ZWORD_WORDS_64, bits, best;
 
 	if (glance.text >= TEXT_SURE)
 		return ZWORD_BYTES;
-	if (glance.hard < HARD_LIKELY && !is_likely[ZWORD_WORDS_32] &&
-	    !is_likely[ZWORD_BYTES])
+	if (!is_likely[ZWORD_WORDS_32] && !is_likely[ZWORD_BYTES])
 		return ZWORD_WORDS_64;
-	best = block_probe(job, ZWORD_WORDS_64, PROBE_FIRST);
+	best = block_probe(job, ZWORD_WORDS_64);
 	for (mode = ZWORD_WORDS_32; mode <= ZWORD_BYTES; mode++) {
 		if (!is_likely[mode])
 			continue;
-		bits = block_probe(job, mode, PROBE_FIRST);
+		bits = block_probe(job, mode);
 		if (bits >= best)
 			continue;
 		best = bits;
 		best_mode = mode;
 	}
-	if (glance.hard >= HARD_LIKELY && best >= PROBE_HOPELESS / 2 &&
-	    best + block_probe(job, best_mode, PROBE_SECOND) >= PROBE_HOPELESS)
-		return ZWORD_RAW;
-	return best_mode;
+	return best >= PROBE_HOPELESS ? ZWORD_RAW : best_mode;
 }
 
 static void likely_try(struct job *job)

@@ -36,6 +36,6 @@
 
 /* Of a glance at a block: how far apart its words are; of a probe, its bytes. */
 #define ZWORD_GLANCE_STEP	(ZWORD_BLOCK_SIZE / 64)
-#define ZWORD_PROBE_SIZE	(ZWORD_BLOCK_SIZE / 8)
+#define ZWORD_PROBE_SIZE	(ZWORD_BLOCK_SIZE / 16)
 
 #endif /* ZWORD_LIMITS_H */

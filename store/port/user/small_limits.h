@@ -11,6 +11,6 @@
 /* A parse is never given up for its literals. */
 #define ZWORD_PARSE_LITERALS	(ZWORD_WORD_LITERALS_MAX + 8)
 #define ZWORD_GLANCE_STEP	16u
-#define ZWORD_PROBE_SIZE	(ZWORD_BLOCK_SIZE < 128 ? 16 : ZWORD_BLOCK_SIZE / 8)
+#define ZWORD_PROBE_SIZE	(ZWORD_BLOCK_SIZE < 256 ? 16 : ZWORD_BLOCK_SIZE / 16)
 
 #endif /* ZWORD_LIMITS_H */
