@@ -156,10 +156,10 @@ u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 #define ZWORD_VOTE_MASK		((1ull << ZWORD_VOTE_BITS) - 1)
 
 static_assert((ZWORD_SETS - 1) * ZWORD_SUM_BITS <= 64, "sums in one word");
-static_assert((ZWORD_WORD_LITERALS_MAX + ZWORD_WORD_TOKENS_MAX + 8ull) *
+static_assert((ZWORD_WORD_LITERALS_MAX + ZWORD_WORD_TOKENS_MAX + 16ull) *
 	       ZWORD_VOTE_MASK < 1ull << ZWORD_SUM_BITS,
 	       "no sum of words reaches the next one");
-static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 8) * ZWORD_VOTE_MASK <
+static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 16) * ZWORD_VOTE_MASK <
 	       1ull << ZWORD_SUM_BITS, "no sum of bytes reaches the next one");
 
 /* The set with the fewest bits, by the sum of votes; count: how many there were. */

@@ -46,18 +46,20 @@ static u32 numbers_of(const struct zword_byte_token *token,
 	return count;
 }
 
-/* One literal of so many has a vote. */
-#define VOTE_LITERALS	4u
+/* One token of so many has a vote, and one literal. */
+#define VOTE_TOKENS	4u
+#define VOTE_LITERALS	8u
 
 u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse)
 {
-	u32 count = parse->tokens, symbol, class, k;
+	u32 count = 0, symbol, class, k;
 	u64 votes = 0, literals = 0;
 
-	for (k = 0; k < parse->tokens; k++) {
+	for (k = 0; k < parse->tokens; k += VOTE_TOKENS) {
 		symbol = symbol_of(&parse->token[k]);
 		votes += zword_vote(tables->vote.token[symbol]);
+		count += VOTE_TOKENS;
 	}
 	for (k = 1; k < parse->literals; k += VOTE_LITERALS) {
 		class = tables->class_of[parse->literal[k - 1]];
@@ -65,7 +67,8 @@ u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
 						   [parse->literal[k]]);
 		count += VOTE_LITERALS;
 	}
-	return zword_set_elect(votes + VOTE_LITERALS * literals, count);
+	return zword_set_elect(VOTE_TOKENS * votes + VOTE_LITERALS * literals,
+			       count);
 }
 
 static inline u32 bits_of(const struct zword_byte_codes *codes, u32 table,

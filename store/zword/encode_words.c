@@ -12,8 +12,8 @@ static inline u32 literal_code(const struct zword_word_codes *codes,
 }
 
 /* One token of so many has a vote, and one literal; offsets and runs have none. */
-#define VOTE_TOKENS	2u
-#define VOTE_LITERALS	4u
+#define VOTE_TOKENS	4u
+#define VOTE_LITERALS	8u
 
 u32 zword_words_elect(const struct zword_word_encoder *tables,
 		      const struct zword_word_parse *parse)
