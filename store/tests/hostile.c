@@ -437,9 +437,9 @@ static void try_lengths(void)
 {
 	static const size_t tables_of_sets[][3] = {
 		{ ZWORD_L_WORD_SETS, ZWORD_SETS, ZWORD_L_WORD_SET },
-		{ ZWORD_L_WORDS_32 + ZWORD_L_WORD_SETS, ZWORD_SETS_FEW,
+		{ ZWORD_L_WORDS_32 + ZWORD_L_WORD_SETS, ZWORD_SETS_32,
 		  ZWORD_L_WORD_SET },
-		{ ZWORD_L_BYTES + ZWORD_L_BYTE_SETS, ZWORD_SETS_FEW,
+		{ ZWORD_L_BYTES + ZWORD_L_BYTE_SETS, ZWORD_SETS,
 		  ZWORD_L_BYTE_SET },
 	};
 	u8 *lengths = malloc(zword_lengths_size), *of, was;

@@ -174,7 +174,7 @@ static inline u64 zword_vote(u32 vote)
 }
 
 /* What 7 bits left of the last byte leave room for. */
-#define ZWORD_LITERALS_A_FLUSH	6
+#define ZWORD_LITERALS_A_FLUSH	5
 static_assert(7 + ZWORD_LITERALS_A_FLUSH * ZWORD_LITERAL_CODE_MAX <= 63,
 	      "bits of a writer");
 

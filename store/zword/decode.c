@@ -26,7 +26,7 @@ static u32 firsts_of(u32 count)
 }
 
 /* Between two refills, escapes aside. */
-#define TOKENS_A_REFILL		6
+#define TOKENS_A_REFILL		5
 static_assert(TOKENS_A_REFILL * ZWORD_TOKEN_CODE_MAX <= ZWORD_REFILLED,
 	      "bits of a reader");
 
@@ -124,7 +124,6 @@ static noinline bool tokens_read(const struct zword_word_decoder *tables,
 		    !pair_read(tables, codes, &a, &b, job) ||
 		    !pair_read(tables, codes, &a, &b, job) ||
 		    !pair_read(tables, codes, &a, &b, job) ||
-		    !pair_read(tables, codes, &a, &b, job) ||
 		    !pair_read(tables, codes, &a, &b, job))
 			return false;
 	}
@@ -150,7 +149,7 @@ static inline void literal_read(const struct zword_word_set *tables,
 }
 
 /* Steps between two refills. */
-#define STEPS_A_REFILL		6
+#define STEPS_A_REFILL		5
 static_assert(STEPS_A_REFILL * ZWORD_LITERAL_CODE_MAX <= ZWORD_REFILLED,
 	      "bits of a reader");
 

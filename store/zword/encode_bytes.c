@@ -213,7 +213,6 @@ static __always_inline bool lane_write(const struct zword_byte_codes *codes,
 		class = literal_add(codes, class_of, class, literal[2], writer);
 		class = literal_add(codes, class_of, class, literal[3], writer);
 		class = literal_add(codes, class_of, class, literal[4], writer);
-		class = literal_add(codes, class_of, class, literal[5], writer);
 		if (!zword_flush(writer, dst, capacity))
 			return false;
 	}

@@ -125,13 +125,12 @@ static bool lane_write(const struct zword_word_codes *codes,
 		       const struct zword_word_parse *parse, u32 k,
 		       struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	for (; k + 5 * ZWORD_LANES < parse->literals; k += 6 * ZWORD_LANES) {
+	for (; k + 4 * ZWORD_LANES < parse->literals; k += 5 * ZWORD_LANES) {
 		literal_add(codes, parse, k, writer);
 		literal_add(codes, parse, k + ZWORD_LANES, writer);
 		literal_add(codes, parse, k + 2 * ZWORD_LANES, writer);
 		literal_add(codes, parse, k + 3 * ZWORD_LANES, writer);
 		literal_add(codes, parse, k + 4 * ZWORD_LANES, writer);
-		literal_add(codes, parse, k + 5 * ZWORD_LANES, writer);
 		if (!zword_flush(writer, dst, capacity))
 			return false;
 	}

@@ -366,7 +366,7 @@ static int bytes_build(struct zword_byte_decoder *decoder,
 		if (encoder->class_of[k] >= ZWORD_CLASSES)
 			return -EINVAL;
 	}
-	for (k = 0; !ret && k < ZWORD_SETS_FEW; k++)
+	for (k = 0; !ret && k < ZWORD_SETS; k++)
 		ret = byte_set_build(&decoder->set[k], &encoder->codes[k],
 				     encoder->class_of,
 				     lengths + ZWORD_L_BYTE_SETS +
@@ -375,7 +375,7 @@ static int bytes_build(struct zword_byte_decoder *decoder,
 		return ret;
 	vote_build(encoder->vote.token, encoder->codes[0].token,
 		   sizeof(encoder->codes[0]),
-		   sizeof(encoder->vote) / sizeof(u16), ZWORD_SETS_FEW);
+		   sizeof(encoder->vote) / sizeof(u16), ZWORD_SETS);
 	decoder->first = (u16)(encoder->class_of[0] << ZWORD_ENTRY_MORE);
 	byte_symbols_build(decoder->symbol);
 	return 0;

@@ -4,7 +4,7 @@
  * writes them once they are built.
  *
  * What a decoder touches for one block are the codes of one set and what all sets
- * share, at most 16 KiB; what an encoder touches of its tables, too.
+ * share, at most 34 KiB; what an encoder touches of its tables, 20 KiB.
  */
 #ifndef ZWORD_TABLES_H
 #define ZWORD_TABLES_H
@@ -56,22 +56,22 @@ static_assert(ZWORD_RUN_MAX - ZWORD_RUN_LONG <= 255, "a class and a byte");
 
 /*
  * Sets of codes: pages differ in what is frequent, and each block takes the set
- * that suits it best. Most blocks are words of 64 bits; the other modes have fewer.
+ * that suits it best. Few blocks are words of 32 bits, which have one.
  */
 #define ZWORD_SETS		4
-#define ZWORD_SETS_FEW		2
+#define ZWORD_SETS_32		1
 
 #define ZWORD_CONTEXTS		4	/* by the kind of the token before */
-#define ZWORD_TOKEN_CODE_MAX	9	/* bits */
-#define ZWORD_LITERAL_CODE_MAX	9
+#define ZWORD_TOKEN_CODE_MAX	10	/* bits */
+#define ZWORD_LITERAL_CODE_MAX	10
 #define ZWORD_TOKEN_CODES	BIT(ZWORD_TOKEN_CODE_MAX)
-#define ZWORD_LITERAL_CODES	512u
+#define ZWORD_LITERAL_CODES	BIT(ZWORD_LITERAL_CODE_MAX)
 
 /* Tables of literals: trained ones for the bytes of words, and two more. */
-#define ZWORD_WORD_LITERALS	4
-#define ZWORD_OFFSETS		4
-#define ZWORD_RUNS		5	/* and the two bytes of a far offset */
-#define ZWORD_WORD_TABLES	6
+#define ZWORD_WORD_LITERALS	8
+#define ZWORD_OFFSETS		8
+#define ZWORD_RUNS		9	/* and the two bytes of a far offset */
+#define ZWORD_WORD_TABLES	10
 
 #define ZWORD_LANES		4
 
@@ -186,7 +186,7 @@ struct zword_word_encoder {
 #define ZWORD_BYTE_LENGTH	10
 #define ZWORD_BYTE_TABLES	11
 #define ZWORD_BYTE_CODE_MAX	10	/* bits of a token's code */
-#define ZWORD_BYTE_CODES	1024u
+#define ZWORD_BYTE_CODES	BIT(ZWORD_BYTE_CODE_MAX)
 
 /* A token of bytes: literals 0 to 7, length code 0 to 8, where the match is. */
 enum zword_match {
@@ -221,7 +221,7 @@ struct zword_byte_symbol {
 };
 
 struct zword_byte_decoder {
-	struct zword_byte_set set[ZWORD_SETS_FEW];
+	struct zword_byte_set set[ZWORD_SETS];
 	struct zword_byte_symbol symbol[ZWORD_SYMBOLS];
 	u16 first;	/* an entry as if a 0 had been before */
 };
@@ -237,7 +237,7 @@ struct zword_byte_votes {
 };
 
 struct zword_byte_encoder {
-	struct zword_byte_codes codes[ZWORD_SETS_FEW];
+	struct zword_byte_codes codes[ZWORD_SETS];
 	struct zword_byte_votes vote;
 	u8 class_of[256];
 };
@@ -248,25 +248,25 @@ struct zword_tables {
 	struct zword_byte_decoder byte_decoder;
 	struct zword_byte_encoder byte_encoder;
 	/* The sets of words of 64 bits, then those of 32. */
-	struct zword_word_set word_set[ZWORD_SETS + ZWORD_SETS_FEW];
-	struct zword_word_codes word_codes[ZWORD_SETS + ZWORD_SETS_FEW];
+	struct zword_word_set word_set[ZWORD_SETS + ZWORD_SETS_32];
+	struct zword_word_codes word_codes[ZWORD_SETS + ZWORD_SETS_32];
 };
 
 static inline u32 zword_sets_of(u32 mode)
 {
-	return mode == ZWORD_WORDS_64 ? ZWORD_SETS : ZWORD_SETS_FEW;
+	return mode == ZWORD_WORDS_32 ? ZWORD_SETS_32 : ZWORD_SETS;
 }
 
 static_assert(sizeof(struct zword_word_decoder) +
-	       sizeof(struct zword_word_set) <= 16384, "by a read");
+	      sizeof(struct zword_word_set) <= 34 << 10, "by a read");
 static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
 static_assert(sizeof(struct zword_byte_decoder) -
-	      (ZWORD_SETS_FEW - 1) * sizeof(struct zword_byte_set) <= 16384,
+	      (ZWORD_SETS - 1) * sizeof(struct zword_byte_set) <= 34 << 10,
 	      "by a read");
 static_assert(sizeof(struct zword_word_encoder) +
-	       sizeof(struct zword_word_codes) <= 16384, "by a write");
+	      sizeof(struct zword_word_codes) <= 20 << 10, "by a write");
 static_assert(sizeof(struct zword_byte_encoder) -
-	      (ZWORD_SETS_FEW - 1) * sizeof(struct zword_byte_codes) <= 16384,
+	      (ZWORD_SETS - 1) * sizeof(struct zword_byte_codes) <= 20 << 10,
 	      "by a write");
 
 /* Of a token of words. */
@@ -360,12 +360,12 @@ static inline u32 zword_byte_token(u32 literals, u32 length, u32 match)
 #define ZWORD_L_WORD_SET	((ZWORD_CONTEXTS + ZWORD_WORD_TABLES) * 256)
 #define ZWORD_L_WORDS(sets)	(ZWORD_L_WORD_SETS + (sets) * ZWORD_L_WORD_SET)
 #define ZWORD_L_WORDS_32	ZWORD_L_WORDS(ZWORD_SETS)
-#define ZWORD_L_BYTES		(ZWORD_L_WORDS_32 + ZWORD_L_WORDS(ZWORD_SETS_FEW))
+#define ZWORD_L_BYTES		(ZWORD_L_WORDS_32 + ZWORD_L_WORDS(ZWORD_SETS_32))
 /* Then for bytes; for each set: lengths of tokens, of the rest by table. */
 #define ZWORD_L_CLASS_OF	0
 #define ZWORD_L_BYTE_SETS	256
 #define ZWORD_L_BYTE_SET	((1 + ZWORD_BYTE_TABLES) * 256)
 #define ZWORD_L_SIZE		(ZWORD_L_BYTES + ZWORD_L_BYTE_SETS + \
-				 ZWORD_SETS_FEW * ZWORD_L_BYTE_SET)
+				 ZWORD_SETS * ZWORD_L_BYTE_SET)
 
 #endif /* ZWORD_TABLES_H */

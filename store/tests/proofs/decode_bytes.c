@@ -63,7 +63,7 @@ PROOF(tokens_keep_to_their_array, 16, 24, 8)
 
 	left_of_block = BLOCK;
 	job.header.count = TOKENS;
-	assume(job.header.set < ZWORD_SETS_FEW);
+	assume(job.header.set < ZWORD_SETS);
 	ret = tokens_read(&tables, &memory, &job);
 	if (ret < 0)
 		return;

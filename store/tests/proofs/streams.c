@@ -66,7 +66,7 @@ static struct zword_byte_decoder decoder;
 
 static u32 field_entry(const u16 *entries, u32 size, u64 bits)
 {
-	u32 table = size == ZWORD_BYTE_CODES ? TOKEN :
+	u32 table = entries == decoder.set[0].token ? TOKEN :
 		    (u32)(entries - decoder.set[0].table[0]) / size;
 	u32 symbol = (u8)bits;
 

@@ -12,17 +12,17 @@ pub const ESCAPE: u8 = 255;
 /// Masks of words of 64 bits; those of 32 bits have 16.
 pub const MASKS: usize = 48;
 /// Sets of codes that a block chooses from, by mode: words of 64 bits, of 32, bytes.
-pub const SETS: [usize; 3] = [4, 2, 2];
+pub const SETS: [usize; 3] = [4, 1, 4];
 /// Contexts of a token of words.
 pub const CONTEXTS: usize = 4;
 /// Tables for the bytes of words.
-pub const WORD_LITERALS: usize = 4;
+pub const WORD_LITERALS: usize = 8;
 /// The table of near offsets.
-pub const OFFSETS: usize = 4;
+pub const OFFSETS: usize = 8;
 /// The table of long runs, and of both bytes of a far offset.
-pub const RUNS: usize = 5;
+pub const RUNS: usize = 9;
 /// All tables of words.
-pub const WORD_TABLES: usize = 6;
+pub const WORD_TABLES: usize = 10;
 /// Classes of the literal before, in bytes.
 pub const CLASSES: usize = 8;
 /// The table of near offsets, in bytes.
@@ -36,11 +36,11 @@ pub const BYTE_TABLES: usize = 11;
 /// Tokens of bytes.
 pub const BYTE_TOKENS: usize = 8 * 9 * 3 + 8;
 /// Bits of the longest code of a token of words.
-pub const TOKEN_BITS: u8 = 9;
+pub const TOKEN_BITS: u8 = 10;
 /// The same of a token of bytes.
 pub const BYTE_TOKEN_BITS: u8 = 10;
 /// The same of a literal, and of anything else.
-pub const LITERAL_BITS: u8 = 9;
+pub const LITERAL_BITS: u8 = 10;
 
 /// Offsets in a row.
 pub mod layout {
