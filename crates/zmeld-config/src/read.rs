@@ -19,8 +19,8 @@ use crate::finding::{FilePosition, Finding, Severity};
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
 
-/// A file may hold more mistakes, or numbers where texts are meant, than anybody reads.
-const TRIES_MAX: usize = 1000;
+/// A file may hold more mistakes than anybody reads at once.
+const MISTAKES_MAX: usize = 100;
 
 /// Positions of keys.
 pub(super) type Places = BTreeMap<String, FilePosition>;
@@ -102,7 +102,7 @@ impl<'t> Tree<'t> {
         let keys = self.keys();
         let mut root = self.root.clone();
         let mut found: Vec<Finding> = Vec::new();
-        for _ in 0..TRIES_MAX {
+        while found.len() < MISTAKES_MAX {
             let (at, what) = match read(root.clone()) {
                 Ok(value) => return (Some(value), found),
                 Err(mistake) => mistake,
@@ -119,16 +119,16 @@ impl<'t> Tree<'t> {
             let missed = missed.map(|name| dotted(&key.path, name));
             let is_known = missed.is_some_and(|it| found.iter().any(|found| found.about == it));
             if !is_mended && !is_known {
-                let is_name = what.starts_with(NO_SUCH_KEY);
-                let at = is_name.then_some(key.name.start).unwrap_or(key.start());
+                let at = match what.starts_with(NO_SUCH_KEY) {
+                    true => key.name.start,
+                    false => key.start(),
+                };
                 found.push(mistake(self.sources, at, &key.path, told(key, &what)));
             }
             if change.is_none() {
                 return (None, found);
             }
         }
-        let what = format!("has more than {TRIES_MAX} mistakes and numbers for texts; write less");
-        found.push(mistake(self.sources, 0, "", what));
         (None, found)
     }
 
