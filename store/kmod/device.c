@@ -29,15 +29,13 @@ static const struct attribute_group *zm_groups[] = {
 	NULL,
 };
 
-/* What a device is like before anyone chose anything. */
-static void settings_reset(struct zm_device *device)
+/* What may be chosen at any time, as it is before anyone did. */
+static void choices_reset(struct zm_device *device)
 {
 	WRITE_ONCE(device->memory_limit, 0);
 	WRITE_ONCE(device->meld_mode, zm_meld_mode_default);
 	WRITE_ONCE(device->verify, false);
 	WRITE_ONCE(device->check_writes, zm_check_writes_default);
-	zm_codecs_reset(device);
-	zm_backing_release(device);
 }
 
 static void statistics_reset(struct zm_device *device)
@@ -52,7 +50,10 @@ static void statistics_reset(struct zm_device *device)
 	mutex_unlock(&device->result_lock);
 }
 
-/* Takes the store from the device. pre: nobody has the disk open. */
+/*
+ * Takes the store from the device, with what was chosen and counted for it: what is
+ * chosen from then on is for the next. pre: nobody has the disk open.
+ */
 static struct zm_store *store_take(struct zm_device *device)
 {
 	struct zm_store *store;
@@ -63,6 +64,8 @@ static struct zm_store *store_take(struct zm_device *device)
 	part_stat_set_all(device->disk->part0, 0);
 	device->store = NULL;
 	WRITE_ONCE(device->disksize, 0);
+	choices_reset(device);
+	statistics_reset(device);
 	up_write(&device->lock);
 	return store;
 }
@@ -90,8 +93,8 @@ static void device_end(struct zm_device *device)
 	/* Without the lock: to free millions of pages takes seconds. */
 	zm_store_destroy(store_take(device));
 	down_write(&device->lock);
-	settings_reset(device);
-	statistics_reset(device);
+	zm_codecs_reset(device);
+	zm_backing_release(device);
 	WRITE_ONCE(device->stop, READ_ONCE(device->removing));
 	up_write(&device->lock);
 	mutex_unlock(&device->settings);
@@ -329,12 +332,14 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 		return -EINTR;
 	do {
 		err = store_give(device, disksize);
+		if (err == -EAGAIN && fatal_signal_pending(current))
+			err = -EINTR;
 	} while (err == -EAGAIN);
 	mutex_unlock(&device->settings);
 	if (err == -EBUSY && READ_ONCE(device->disksize))
 		dev_info_ratelimited(disk_to_dev(device->disk),
 				     "disksize is set already: reset the device first\n");
-	else if (err && err != -EINTR)
+	else if (err && err != -EINTR && err != -ENODEV)
 		dev_err(disk_to_dev(device->disk),
 			"no store of %llu bytes could be made: error %d\n",
 			disksize, err);
@@ -437,7 +442,8 @@ struct zm_device *zm_device_create(int major, int id)
 	disk->private_data = device;
 	snprintf(disk->disk_name, sizeof(disk->disk_name), "%s%d", zm_stem(),
 		 id);
-	settings_reset(device);
+	choices_reset(device);
+	zm_codecs_reset(device);
 	set_capacity(disk, 0);
 	err = device_add_disk(NULL, disk, zm_groups);
 	if (err)

@@ -184,7 +184,7 @@ impl Config {
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let sources = files::read(root, file)?;
         let (mut tree, wrong) = Tree::merge(&sources);
-        let (mut understood, mut found) = understand(&tree, wrong);
+        let (mut understood, mut found) = understand(&tree, wrong, true);
         let mut left_out: BTreeMap<String, Finding> = BTreeMap::new();
         while found.iter().any(|it| it.severity == Severity::Critical) {
             let before = left_out.len();
@@ -199,7 +199,7 @@ impl Config {
                 break;
             }
             left_out.keys().for_each(|part| tree.remove(part));
-            (understood, found) = understand(&tree, Vec::new());
+            (understood, found) = understand(&tree, Vec::new(), true);
         }
         if let Some((config, _)) = &mut understood {
             // It asked for some.
@@ -240,7 +240,7 @@ impl Config {
 
     fn assemble(sources: &[files::Source]) -> Result<Loaded, ConfigError> {
         let (tree, wrong) = Tree::merge(sources);
-        Self::loaded(understand(&tree, wrong), sources)
+        Self::loaded(understand(&tree, wrong, false), sources)
     }
 
     /// Reads all tables of the files.
@@ -346,8 +346,9 @@ impl Config {
 /// A configuration with the places of its keys, where it can be used, and what is wrong.
 type Understood = (Option<(Config, read::Places)>, Vec<Finding>);
 
-/// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
-fn understand(tree: &Tree<'_>, wrong: Vec<Finding>) -> Understood {
+/// The configuration of a tree that is sound so far, and what is wrong or will disappoint. At a
+/// boot what is mistaken is left out first: it may be what another part does not go with.
+fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood {
     if !wrong.is_empty() {
         return (None, wrong);
     }
@@ -356,6 +357,9 @@ fn understand(tree: &Tree<'_>, wrong: Vec<Finding>) -> Understood {
         return (None, problems);
     };
     let places = tree.places();
+    if at_boot && !problems.is_empty() {
+        return (Some((config, places)), problems);
+    }
     let mut others = check::check(&config, &places);
     if !problems.is_empty() {
         // What follows from them is nothing new.

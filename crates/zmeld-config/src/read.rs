@@ -102,6 +102,15 @@ impl<'t> Tree<'t> {
         let keys = self.keys();
         let mut root = self.root.clone();
         let mut found: Vec<Finding> = Vec::new();
+        // serde would take the items of a list for a table's values, in their order.
+        for key in keys
+            .iter()
+            .filter(|key| key.is == A_LIST && is_table(&key.path))
+        {
+            let what = told(key, "invalid type: sequence, expected a map");
+            found.push(mistake(self.sources, key.start(), &key.path, what));
+            change(root.get_mut(), key, "");
+        }
         while found.len() < MISTAKES_MAX {
             let (at, what) = match read(root.clone()) {
                 Ok(value) => return (Some(value), found),
@@ -109,7 +118,11 @@ impl<'t> Tree<'t> {
             };
             // The first of `[[list]]` and the list stand in the same bytes.
             let key = keys.iter().rfind(|key| key.name == at || key.value == at);
-            let key = key.unwrap_or(&keys[0]).meant_by(&what, &keys);
+            let key = match key.unwrap_or(&keys[0]) {
+                // It is the name that is wrong.
+                key if key.name == at && !what.starts_with(NO_SUCH_KEY) => key,
+                key => key.meant_by(&what, &keys),
+            };
             let change = change(root.get_mut(), key, &what);
             let is_mended = change == Some(true) && !what.starts_with(NO_SUCH_NAME);
             // What was taken out is missed later.
@@ -135,7 +148,8 @@ impl<'t> Tree<'t> {
     /// The smallest part that can be left out whole and that a key is in: a tier, a rule, or
     /// what is no table of tables. None where it is in none.
     pub fn part(&self, key: &str) -> Option<String> {
-        let mut names = key.split('.');
+        // A list is left out whole.
+        let mut names = key.split('[').next()?.split('.');
         let (first, second) = (names.next()?, names.next());
         let table = self.root.get_ref().get(first)?.get_ref();
         let below = second.filter(|it| table.get(it).is_some_and(|it| it.get_ref().is_table()));
@@ -269,8 +283,8 @@ const NO_SUCH_NAME: &str = "unknown variant";
 const MISSING: &str = "missing field `";
 const NEEDS_NAME: &str = "wanted string or table";
 
-/// The value that is meant: where a list is needed anything else is a list of one, and a misspelt
-/// name hides no other mistakes.
+/// The value that is meant: where a list is needed anything else is a list of one (but for a text
+/// with blanks, which may be a command), and a misspelt name hides no other mistakes.
 fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
     let text = match node.get_ref() {
         DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => return None,
@@ -279,6 +293,9 @@ fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
     };
     let name = meant(&text, what.split('`').skip(3).step_by(2));
     if what.ends_with(", expected a sequence") {
+        if text.contains(char::is_whitespace) {
+            return None;
+        }
         let item = Spanned::new(node.span(), DeValue::String(text.into()));
         return Some(DeValue::Array([item].into_iter().collect()));
     }
@@ -287,6 +304,18 @@ fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
 }
 
 const A_TABLE: &str = "a table";
+const A_LIST: &str = "a list";
+
+/// Whether a key is a table of the configuration.
+fn is_table(path: &str) -> bool {
+    let names: Vec<&str> = path.split('.').collect();
+    match names[..] {
+        ["tunables" | "watch" | "metrics"] => true,
+        ["watch", rule] => !matches!(rule, "interval" | "cpu_pressure_max"),
+        [TIERS, _, key] => key == "writeback",
+        _ => false,
+    }
+}
 
 /// A value in words.
 fn description(value: &DeValue<'_>) -> String {
@@ -296,7 +325,7 @@ fn description(value: &DeValue<'_>) -> String {
         DeValue::Float(number) => format!("the number {number}"),
         DeValue::Boolean(value) => value.to_string(),
         DeValue::Datetime(date) => format!("the date {date}"),
-        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Array(_) => A_LIST.to_owned(),
         DeValue::Table(_) => A_TABLE.to_owned(),
     }
 }

@@ -371,6 +371,7 @@ impl Run<'_> {
             host: self.host,
             records: &records,
             group,
+            run: self.number,
             listener: &mut *self.listener,
             stop: self.stop,
             force: self.force,

@@ -136,6 +136,8 @@ pub struct StepContext<'a> {
     pub records: &'a [Record],
     /// The part of the plan that the step belongs to.
     pub group: &'a str,
+    /// The number of the run, as its records have it.
+    pub run: u64,
     /// The listener for events.
     pub listener: &'a mut Listener<'a>,
     /// Set when the run is to stop; none while it goes back.

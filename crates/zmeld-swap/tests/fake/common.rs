@@ -711,10 +711,9 @@ impl Fake {
                     return Err("already exists".to_owned());
                 }
                 fs::write(&mapped, "").unwrap();
-                inner.signatures.remove(&mapped);
-                if has("plain") {
-                    // Noise, which now and then looks like something.
-                    inner.signatures.insert(mapped.clone(), "minix".to_owned());
+                // Noise may look like something.
+                if !has("plain") {
+                    inner.signatures.remove(&mapped);
                 }
                 let below = Path::new(&words[words.len() - 2]).file_name().unwrap();
                 self.add_disk(&mut inner, words.last().unwrap(), below.to_str());

@@ -256,6 +256,7 @@ pub(crate) fn holds(
         host,
         records,
         group: &record.group,
+        run: record.run,
         listener: &mut |_| {},
         stop: None,
         force: false,

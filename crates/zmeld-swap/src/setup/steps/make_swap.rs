@@ -90,12 +90,14 @@ fn short_label(label: &str) -> String {
     label.chars().take(LABEL_MAX).collect()
 }
 
-/// Whether a mapping shows nothing that was there before: its key is new.
+/// Whether a mapping shows nothing that was there before: this run gave it a new key. Of an
+/// earlier one somebody may have written to it since.
 fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
     let DeviceRef::Mapped(name) = device else {
         return false;
     };
-    context.ours().any(|record| match &record.step {
+    let mut now = context.ours().filter(|record| record.run == context.run);
+    now.any(|record| match &record.step {
         Step::FormatLuks(_) => record.before.is_none(),
         Step::OpenCrypt(open) => open.name == *name && matches!(open.mode, Mode::Random { .. }),
         _ => false,
