@@ -53,6 +53,7 @@ static u32 header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 #define zword_header_write	header_write
 #define zword_byte_parse	hostile_byte_parse
 #define zword_bytes_elect	hostile_bytes_elect
+#define zword_bytes_guess	hostile_bytes_guess
 #define zword_bytes_measure	hostile_bytes_measure
 #define zword_bytes_write	hostile_bytes_write
 #include "../zword/encode_bytes.c"

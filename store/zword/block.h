@@ -98,8 +98,10 @@ struct zword_byte_token {
 	u16 offset;	/* 1 and more; a place is 16 bits, so it is no more */
 };
 
+/* What a match takes, about, with its token. */
+#define ZWORD_BITS_MATCH	18u
+
 struct zword_byte_parse {
-	u32 spent;	/* about, in bits */
 	u32 tokens;
 	u32 literals;
 	struct zword_byte_token token[ZWORD_BYTE_TOKENS_MAX];
@@ -249,6 +251,9 @@ bool zword_bytes_parse(struct zword_encoding *work,
 bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 				  const struct zword_part *part);
 u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse);
+/* The bits that it takes, about. */
+u32 zword_bytes_guess(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 const struct zword_byte_parse *parse, u32 set,

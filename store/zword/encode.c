@@ -182,7 +182,7 @@ static bool block_parse(struct job *job, u32 mode, const struct zword_part *part
 /* How many bits parts of the block take, about, multiplied with the scale. */
 static u32 block_probe(struct job *job, u32 mode)
 {
-	static const u8 scale[] = { PROBE_SCALE, 24, 19 };
+	static const u8 scale[] = { PROBE_SCALE, 21, 16 };
 	struct zword_part part = {
 		.page = job->page,
 		.size = ZWORD_PROBE_SIZE,
@@ -194,8 +194,10 @@ static u32 block_probe(struct job *job, u32 mode)
 	for (k = 0; k < PROBES; k++) {
 		part.from = job->from + PROBE_PLACE(k);
 		block_parse(job, mode, &part, QUICK);
-		spent += mode == ZWORD_BYTES ? job->work->byte.spent :
-					       job->work->word.spent;
+		spent += mode == ZWORD_BYTES ?
+			 zword_bytes_guess(&job->tables->byte_encoder,
+					   &job->work->byte) :
+			 job->work->word.spent;
 	}
 	return scale[mode] * spent;
 }

@@ -77,6 +77,22 @@ static inline u32 bits_of(const struct zword_byte_codes *codes, u32 table,
 	return codes->table[table][byte] & ZWORD_ENTRY_LENGTH;
 }
 
+/* One literal of so many is looked at. */
+#define GUESS_LITERALS	4u
+
+u32 zword_bytes_guess(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse)
+{
+	const struct zword_byte_codes *codes =
+		&tables->codes[zword_bytes_elect(tables, parse)];
+	u32 bits = 0, k;
+
+	for (k = 1; k < parse->literals; k += GUESS_LITERALS)
+		bits += bits_of(codes, tables->class_of[parse->literal[k - 1]],
+				parse->literal[k]);
+	return ZWORD_BITS_MATCH * parse->tokens + GUESS_LITERALS * bits;
+}
+
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 const struct zword_byte_parse *parse, u32 set,
 			 struct zword_size *size)

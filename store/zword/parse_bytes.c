@@ -12,7 +12,6 @@
 
 /* What is spent, about, in bits. */
 #define BITS_LITERAL	6
-#define BITS_MATCH	18
 
 /* The last place where eight bytes can be read. */
 #define TAIL		8u
@@ -239,7 +238,7 @@ bool zword_bytes_parse(struct zword_encoding *work,
 		}
 		match_extend(&scan, &match);
 		budget.spent += (match.start - scan.anchor) * BITS_LITERAL +
-				BITS_MATCH;
+				ZWORD_BITS_MATCH;
 		if (!match_take(&scan, parsed, &match))
 			return false;
 		if (scan.at >= budget.check &&
@@ -247,7 +246,6 @@ bool zword_bytes_parse(struct zword_encoding *work,
 			return false;
 	}
 	rest_put(&scan, parsed);
-	parsed->spent = budget.spent + (scan.end - scan.anchor) * BITS_LITERAL;
 	return true;
 }
 

@@ -24,6 +24,7 @@ struct choice {
 	u32 kind;
 	u32 back;	/* bytes */
 	u32 cost;
+	u32 weight;	/* the cost, and more where it does not fit the next word */
 };
 
 struct scan {
@@ -124,19 +125,22 @@ static __always_inline void word_consider(const struct scan *scan,
 				       set_of(best->word, reference, width);
 	u32 cost = scan->tables->cost[kind][set], next = scan->at + width;
 	u64 expected = 0;
+	u32 weight;
 
 	if (kind == ZWORD_NEAR) {
 		cost += near_cost(scan, back, width);
 		kind += back > ZWORD_NEAR_MAX * width;
 	}
+	weight = cost;
 	if (next < scan->end) {
 		if (kind != ZWORD_ZERO)
 			expected = word_before(scan->page, next, back, width);
 		if (zword_get_word(scan->page + next, width) != expected)
-			cost += COST_NEXT;
+			weight += COST_NEXT;
 	}
-	if (cost >= best->cost)
+	if (weight >= best->weight)
 		return;
+	best->weight = weight;
 	best->cost = cost;
 	best->kind = kind;
 	best->set = set;
@@ -177,10 +181,10 @@ static __always_inline void word_choose(const struct scan *scan,
 	high_place = *high * width;
 	*whole = (u16)(scan->at / width);
 	*high = (u16)(scan->at / width);
-	choice->cost = ~0u;
+	choice->weight = ~0u;
 	word_consider(scan, choice, ZWORD_STRIDE, stride, scan->back, width);
 	/* Before the first word there are no others. */
-	if (choice->cost <= COST_CHEAP || !scan->at)
+	if (choice->weight <= COST_CHEAP || !scan->at)
 		return;
 	if (!word) {
 		take_whole(scan, choice, ZWORD_ZERO);
@@ -220,7 +224,7 @@ static __always_inline void word_choose_best(const struct scan *scan, u16 *befor
 		 word_before(scan->page, scan->at, 2 * scan->back, width);
 	if (width == 4)
 		linear &= 0xffffffff;
-	choice->cost = ~0u;
+	choice->weight = ~0u;
 	word_consider(scan, choice, ZWORD_STRIDE, reference, scan->back, width);
 	word_consider(scan, choice, ZWORD_ZERO, 0, scan->back, width);
 	word_consider(scan, choice, ZWORD_LINEAR, linear, scan->back, width);

@@ -1,8 +1,9 @@
 //! Trains zword: `cargo xtask train zword` runs this with the pages to learn from.
 //!
 //! `train_zword OUT FILE...`: three of four pages of each file are learnt from, in
-//! the order given; OUT becomes the C source of the code lengths. They are parsed at
-//! level 1, by which nearly all pages are written.
+//! the order given; OUT becomes the C source of the code lengths. The last rounds are of
+//! level 1, by which nearly all pages are written; the first ones try all modes, since one
+//! that no page has learns nothing.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ fn run(out: &PathBuf, files: &[PathBuf]) -> Result<(), Box<dyn std::error::Error
     let (mut row, start) = best_start(&pages)?;
     eprintln!("start {start} goes on");
     for step in ROUNDS_LAST {
-        row = round(&row, train::Choice::Encoder, &pages, 0, step)?.0;
+        row = round(&row, train::Choice::Encoder, Level::Glance, &pages, 0, step)?.0;
     }
     Zword::new(&row).ok_or("the encoder refuses the lengths")?;
     std::fs::write(out, source(&row))?;
@@ -73,9 +74,16 @@ fn best_start(pages: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
             } else {
                 train::Choice::Encoder
             };
-            row = round(&row, choice, pages, first % step, step)?.0;
+            row = round(&row, choice, Level::All, pages, first % step, step)?.0;
         }
-        let (_, bytes) = round(&row, train::Choice::Encoder, pages, 0, COMPARED)?;
+        let (_, bytes) = round(
+            &row,
+            train::Choice::Encoder,
+            Level::Glance,
+            pages,
+            0,
+            COMPARED,
+        )?;
         Ok::<_, String>((bytes, first, row))
     };
     let mut results = Vec::new();
@@ -99,6 +107,7 @@ fn best_start(pages: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
 fn round(
     row: &[u8],
     choice: train::Choice,
+    level: Level,
     pages: &[Vec<u8>],
     first: usize,
     step: usize,
@@ -107,9 +116,12 @@ fn round(
     let mut object = vec![0; 2 * PAGE];
     let (mut bytes, mut count) = (0, 0);
     let encode = |page: &[u8]| {
-        let size = zword
-            .compress(Level::Glance, page, &mut object)
-            .filter(|&size| size < PAGE);
+        // A page that level 1 keeps raw teaches, too: else it is kept raw for good.
+        let size = [level, Level::All].into_iter().find_map(|level| {
+            zword
+                .compress(level, page, &mut object)
+                .filter(|&size| size < PAGE)
+        });
         bytes += size.unwrap_or(PAGE);
         count += 1;
         size.map(|size| object[..size].to_vec())
