@@ -25,11 +25,13 @@
 #include <linux/processor.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include <linux/version.h>
 
-#if __has_include(<linux/unaligned.h>)
+/* By the version: sparse does not look whether there is a file. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
 #include <linux/unaligned.h>
 #else
-#include <asm/unaligned.h>	/* up to 6.11 */
+#include <asm/unaligned.h>
 #endif
 
 #include <zmeld/lock.h>
