@@ -69,7 +69,7 @@ pub enum Command {
     Bench(crate::commands::bench::BenchArgs),
     /// The configuration: check it, show it, take another tool's over
     Config(crate::commands::config::ConfigArgs),
-    /// The configuration for systemd or NixOS
+    /// The configuration as units of systemd
     Export(crate::commands::export::ExportArgs),
     /// Write systemd units at boot; systemd calls this
     #[command(hide = true)]

@@ -58,6 +58,16 @@ fn quiet_leaves_out_the_progress_alone() {
     }
 }
 
+/// The command, and its process that reads.
+#[test]
+fn a_scan_is_none_of_what_it_finds() {
+    let tree = std::process::id().to_string();
+    let found = json(&["scan", "--json", "--tree", &tree, "--codecs", "lz4"]);
+    let skipped = found["skipped"].as_array().unwrap().iter();
+    let mut own = skipped.filter(|it| it["reason"] == "the scanning process itself");
+    assert_eq!(own.next().unwrap()["processes"], 2, "{found}");
+}
+
 /// Shells of one name, one of which has pages twice.
 #[test]
 fn what_programs_have_is_what_was_read() {

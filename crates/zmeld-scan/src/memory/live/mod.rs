@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::sync::LazyLock;
 
 use crate::memory::cold::ColdPagesFound;
 use crate::memory::{Error, Sink, Source, Visit};
@@ -150,13 +151,23 @@ impl LiveMemory {
     fn skip_whole(&self, process: &ChosenProcess) -> Option<crate::memory::SkipReason> {
         if process.kernel_thread {
             Some(crate::memory::SkipReason::KernelThread)
-        } else if process.pid.unsigned_abs() == std::process::id() {
+        } else if is_scan(process.pid) {
             // Its own buffers would distort the result.
             Some(crate::memory::SkipReason::Myself)
         } else {
             None
         }
     }
+}
+
+/// Whether a process is the scan: this one, or the same program that runs this one apart.
+fn is_scan(pid: i32) -> bool {
+    static PARENT: LazyLock<Option<i32>> = LazyLock::new(|| {
+        let parent = rustix::process::getppid()?.as_raw_nonzero().get();
+        let program = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        (program(&parent.to_string())? == program("self")?).then_some(parent)
+    });
+    pid.unsigned_abs() == std::process::id() || *PARENT == Some(pid)
 }
 
 impl Source for LiveMemory {
