@@ -2,14 +2,17 @@
 //! zmeld with each codec, or through zswap. How long its faults take, and how large it may be.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use zmeld_report::{Cell, Column, Table};
 
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
+use crate::kernel_patch;
+use crate::kernels::Kernel;
 use crate::machine::BootOptions;
 use crate::module_build::{self, Flavour};
 use crate::pages;
@@ -24,6 +27,9 @@ pub struct Options {
     /// Rounds: 3 of devices, 5 of zswap
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
+    /// The part of times on each program's pages alone, and the mean of all
+    #[arg(long)]
+    each: bool,
     /// One part alone
     #[arg(long, value_parser = [TIME.name, PRESSURE.name, LARGEST.name])]
     only: Option<String>,
@@ -97,9 +103,10 @@ const ZSWAP: Subject = Subject {
     module: Flavour::Codec,
     variants: &[
         NONE,
-        "zswap:lzo",
+        "zswap:lzo-rle",
         ZSWAP_LZ4,
         ZSWAP_ZSTD,
+        ZSWAP_KEPT,
         ZSWAP_ZWORD,
         ZSWAP_CHECKED,
         "zswap:zword-dense",
@@ -110,6 +117,8 @@ const ZSWAP: Subject = Subject {
 };
 const ZSWAP_LZ4: &str = "zswap:lz4";
 const ZSWAP_ZSTD: &str = "zswap:zstd";
+/// zstd of the kernel's own sources with the patch of `cargo xtask kernel-patch zstd`.
+const ZSWAP_KEPT: &str = "zswap:zstd-kept";
 const ZSWAP_ZWORD: &str = "zswap:zword";
 const ZSWAP_CHECKED: &str = "zswap:zword:checked";
 
@@ -121,6 +130,9 @@ const BARS: &[(&str, &str, Part, &str, &str, f64)] = &[
     ("fill", "fill_s", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
     ("fill, writes checked", "fill_s", TIME, ZSWAP_CHECKED, ZSWAP_ZSTD, 1.10),
     ("mean fault", "mean_ns", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
+    ("pool bytes a page", "page_bytes", TIME, ZSWAP_ZWORD, ZSWAP_KEPT, 0.90),
+    ("fill, writes checked", "fill_s", TIME, ZSWAP_CHECKED, ZSWAP_KEPT, 1.0),
+    ("mean fault", "mean_ns", TIME, ZSWAP_ZWORD, ZSWAP_KEPT, 1.0),
     ("pool bytes a page", "page_bytes", TIME, ZSWAP_ZWORD, ZSWAP_LZ4, 0.62),
     ("mean fault", "mean_ns", TIME, ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
     ("99.9th, written back", "p999_ns", PRESSURE, ZSWAP_ZWORD, ZSWAP_ZSTD, 1.0),
@@ -148,29 +160,90 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
     let log = Log::named(&format!("bench-{}", subject.name))?;
     let kernel = options.bench.kernel(&log)?;
     let module = module_build::build(&log, &kernel, subject.module)?;
-    let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
-    let disk = workspace::work_folder("bench-fault")?.join("contents");
-    fs::write(&disk, &contents.bytes).with_context(|| workspace::shown(&disk))?;
-    let tests = workspace::root().join("store/kmod/tests");
-    let program = module_build::guest_program(&log, kernel.recipe, &tests.join("footprint.c"))?;
-    let setting = timed_setting(&kernel);
-    let mut runs = Vec::new();
-    for part in subject.parts {
-        if options.only.as_ref().is_some_and(|only| only != part.name) {
-            continue;
+    // The first is to have none.
+    let mut variants = subject.variants.to_vec();
+    let mut files = Vec::new();
+    if variants.contains(&ZSWAP_KEPT) {
+        match kernel_patch::kept_zstd(&log, &kernel)? {
+            Some(module) => {
+                let place = format!("/usr/lib/modules/{}/updates/zstd-kept.ko", kernel.release);
+                files.push(Addition::file(&place, &module)?);
+            }
+            None => variants.retain(|it| *it != ZSWAP_KEPT),
         }
+    }
+    let bed = Bed {
+        kernel: &kernel,
+        options,
+        subject,
+        variants,
+        module: Addition::module(&module)?,
+        files,
+        program: module_build::guest_program(&log, kernel.recipe, &tests().join("footprint.c"))?,
+    };
+    let setting = timed_setting(&kernel);
+    let (mut tables, about) = match options.each {
+        true => bed.each_program()?,
+        false => {
+            let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
+            let mut runs = Vec::new();
+            for part in subject.parts {
+                if options.only.as_ref().is_none_or(|only| only == part.name) {
+                    runs.extend(bed.boot(part, &contents.bytes)?);
+                }
+            }
+            let tables = vec![
+                time_table(&runs, subject, &TIME),
+                time_table(&runs, subject, &PRESSURE),
+                largest_table(&runs, subject),
+            ];
+            let bars = bar_table(&runs);
+            ([tables, vec![bars]].concat(), contents.about)
+        }
+    };
+    tables.retain(|table| !table.is_empty());
+    let (time, largest) = (TIME.memory, LARGEST.memory);
+    let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
+    let provenance = [
+        ("kernel", kernel.release.as_str()),
+        ("bed", &setting),
+        ("contents", &about),
+        ("memory", &memory),
+    ];
+    Ok(bench_runs::show(subject.title, &provenance, &tables))
+}
+
+fn tests() -> PathBuf {
+    workspace::root().join("store/kmod/tests")
+}
+
+/// What all boots have.
+struct Bed<'a> {
+    kernel: &'a Kernel,
+    options: &'a Options,
+    subject: &'a Subject,
+    variants: Vec<&'static str>,
+    module: Addition,
+    files: Vec<Addition>,
+    program: PathBuf,
+}
+
+impl Bed<'_> {
+    fn boot(&self, part: &Part, contents: &[u8]) -> Result<Vec<Run>> {
+        let disk = workspace::work_folder("bench-fault")?.join("contents");
+        fs::write(&disk, contents).with_context(|| workspace::shown(&disk))?;
+        let rounds = self.options.rounds.unwrap_or(self.subject.rounds);
+        let mut files = vec![Addition::file("/guest/footprint", &self.program)?];
+        files.extend(self.files.iter().cloned());
         let boot = BootOptions {
-            script: Some(vm::script(&tests.join("../footprint.sh"))?),
-            module: Some(Addition::module(&module)?),
+            script: Some(vm::script(&tests().join("../footprint.sh"))?),
+            module: Some(self.module.clone()),
             load: false,
-            files: vec![Addition::file("/guest/footprint", &program)?],
+            files,
             variables: vec![
                 ("PART", part.name.to_owned()),
-                ("VARIANTS", subject.variants.join(" ")),
-                (
-                    "ROUNDS",
-                    options.rounds.unwrap_or(subject.rounds).to_string(),
-                ),
+                ("VARIANTS", self.variants.join(" ")),
+                ("ROUNDS", rounds.to_string()),
                 ("SIZE", SIZE_PERCENT.to_string()),
                 ("TOUCHES", part.touches.to_string()),
                 ("STEP", STEP.to_string()),
@@ -178,36 +251,66 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
             ],
             memory: part.memory,
             processors: part.processors,
-            contents: vec![disk.clone()],
-            disks: subject.disks.to_vec(),
+            contents: vec![disk],
+            disks: self.subject.disks.to_vec(),
             // Programs killed for want of memory take long, and their times say nothing.
             urgent: part.name != LARGEST.name,
             limit: Duration::from_secs(2 * 3600),
             ..BootOptions::default()
         };
-        runs.extend(bench_runs::runs(&bench_runs::boot(&kernel, &boot)?));
+        Ok(bench_runs::runs(&bench_runs::boot(self.kernel, &boot)?))
     }
-    let tables = [
-        time_table(&runs, subject, &TIME),
-        time_table(&runs, subject, &PRESSURE),
-        largest_table(&runs, subject),
-        bar_table(&runs),
-    ];
-    let (time, largest) = (TIME.memory, LARGEST.memory);
-    let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
-    let provenance = [
-        ("kernel", kernel.release.as_str()),
-        ("bed", &setting),
-        ("contents", &contents.about),
-        ("memory", &memory),
-    ];
-    Ok(bench_runs::show(subject.title, &provenance, &tables))
+
+    /// A table a figure: a row a program; at last the geometric mean of what each has of zstd's.
+    fn each_program(&self) -> Result<(Vec<Table>, String)> {
+        let programs = pages::held_out_programs()?;
+        ensure!(!programs.is_empty(), pages::NONE);
+        let mut runs = Vec::new();
+        for (name, bytes) in &programs {
+            runs.push((name.as_str(), self.boot(&TIME, bytes)?));
+        }
+        let own: Vec<&str> = self.variants[1..].to_vec();
+        let table = |(title, figure): (&str, &str)| {
+            let value = |runs: &[Run], variant: &str| {
+                median(&of(runs, variant, TIME.name), figure).unwrap_or(f64::NAN)
+            };
+            let mut table = Table::new(title).column(Column::text("program"));
+            for variant in &own {
+                table = table.column(Column::number(&codec_of(variant)));
+            }
+            for (name, runs) in &runs {
+                let numbers = own.iter().map(|it| Cell::from(value(runs, it)));
+                table.row([Cell::from(*name)].into_iter().chain(numbers));
+            }
+            let mean = |variant: &str| {
+                let ratios = runs.iter();
+                let ratios = ratios.map(|(_, runs)| value(runs, variant) / value(runs, ZSWAP_ZSTD));
+                (ratios.map(f64::ln).sum::<f64>() / runs.len() as f64).exp()
+            };
+            let means = own.iter().map(|it| Cell::from(mean(it)));
+            table.row([Cell::from("mean, of zstd's")].into_iter().chain(means));
+            table
+        };
+        let figures = [
+            ("Bytes of the pool a page", "page_bytes"),
+            ("Fill, s", "fill_s"),
+            ("Mean fault, ns", "mean_ns"),
+        ];
+        let about = format!("{} programs that zword's tables never saw", programs.len());
+        Ok((figures.map(table).to_vec(), about))
+    }
 }
 
 fn cells_of(variant: &str) -> [Cell; 2] {
-    let (driver, codec) = variant.split_once(':').unwrap_or((variant, ""));
-    let codec = codec.replace(":checked", ", checked");
-    [driver.into(), codec.replace(':', " level ").into()]
+    let (driver, _) = variant.split_once(':').unwrap_or((variant, ""));
+    [driver.into(), codec_of(variant).into()]
+}
+
+fn codec_of(variant: &str) -> String {
+    let (_, codec) = variant.split_once(':').unwrap_or_default();
+    codec
+        .replace(":checked", ", checked")
+        .replace(':', " level ")
 }
 
 fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {

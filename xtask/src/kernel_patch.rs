@@ -1,107 +1,359 @@
-//! `cargo xtask kernel-patch`: zword as a series of patches for a plain kernel.
+//! `cargo xtask kernel-patch`: series of patches for a plain kernel, as its lists take them.
 //!
-//! The codec, its library and its compressors are the files of `store`, with what
-//! probes find there decided for that kernel. Files that only a kernel's tree has are in
+//! The codec is the files of `store/zword`; files that only a kernel's tree has are in
 //! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
+use zmeld_report::text;
 
 use crate::kernel_tests::{self, KernelCache};
+use crate::kernels::Kernel;
+use crate::pages;
 use crate::process::{self, output_of, unavailable, Log};
+use crate::rust_tests::cargo;
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
 pub const STEP: &str = "kernel-patch";
 
-/// Write zword as patches for a plain kernel to target/kernel-patch/SERIES: library, compressors
-/// of the crypto API, backend of zram, documentation; submitter and maintainer are placeholders
+/// Write a series of patches for a plain kernel to target/kernel-patch/KERNEL/SERIES: zword as a
+/// library with a backend of zram, then as a compressor of the crypto API for zswap; submitter and
+/// maintainer are placeholders
 #[derive(clap::Args)]
 pub struct Options {
-    /// Which kernel
-    #[arg(value_parser = SERIES)]
+    #[arg(value_parser = SERIES.map(|series| series.name))]
     series: String,
-    /// Folder of that kernel's plain sources
+    /// Folder of that kernel's plain sources: 6.12, 7.2 or 7.3
     #[arg(long)]
     tree: PathBuf,
 }
 
-const SERIES: [&str; 3] = ["6.12", "7.2", "7.3"];
+const KERNELS: [&str; 3] = ["6.12", "7.2", "7.3"];
 
 const SUBMITTER: &str = "PLACEHOLDER SUBMITTER";
 const SUBMITTER_ADDRESS: &str = "submitter@placeholder.invalid";
 
-const COVER: &str = "zword: a compressor for pages of memory
+/// The most lines of a patch, but of one with tables.
+const LINES_MAX: usize = 1200;
+
+struct Series {
+    name: &'static str,
+    /// Those that it stands on.
+    behind: &'static [Series],
+    cover: &'static str,
+    parts: &'static [Part],
+    kernels: &'static [&'static str],
+}
+
+const SERIES: [Series; 3] = [ZSTD, ZWORD, CRYPTO];
+
+const ZSTD: Series = Series {
+    name: "zstd",
+    behind: &[],
+    cover: ZSTD_COVER,
+    parts: ZSTD_PARTS,
+    // Before, contexts were kept.
+    kernels: &["7.2", "7.3"],
+};
+
+const ZWORD: Series = Series {
+    name: "zword",
+    behind: &[],
+    cover: ZWORD_COVER,
+    parts: ZWORD_PARTS,
+    kernels: &KERNELS,
+};
+
+const CRYPTO: Series = Series {
+    name: "zword-crypto",
+    behind: &[ZWORD],
+    cover: CRYPTO_COVER,
+    parts: CRYPTO_PARTS,
+    kernels: &KERNELS,
+};
+
+const ZSTD_COVER: &str = "crypto: zstd: keep contexts
+
+The submitter's name and address are placeholders.
+
+zswap's pages go through the crypto API, whose zstd sets a context of
+256 KiB of window up for each of them, twice: as a stream, and then in
+one piece. zram's backend does not. These patches have it keep them.
+
+The first stands alone; the second tests it, and what was before.";
+
+const ZWORD_COVER: &str = "zword: a compressor for pages of memory
 
 All names and addresses in this series are placeholders: those of the
-submitter, and the maintainer in MAINTAINERS.
+submitter, of the holder of the copyright, and the maintainer in
+MAINTAINERS. Whoever sends it fills them in, and says who will use it.
 
 zword compresses pages of memory: words are predicted from words some
 strides back, and what differs is coded by static, trained codes. It
-has no dictionary to load, allocates nothing and uses no SIMD. zswap
-takes it through the crypto API, zram by a backend.
+allocates nothing, has no dictionary to load and uses no SIMD. This
+series has its format, its library with KUnit tests, and a backend of
+zram. A second one has a compressor of the crypto API, for zswap.
 
-In zswap its pool takes 0.83 of the bytes of zstd's, a fault 0.61 of its
-time (user-mode Linux, without checks; bytes and times of five rounds).
-crypto/testmgr.c has no vectors of whole pages, and zword takes nothing
-else: it tests itself when it starts.";
+Why another one. zram has fast ones (lz4, lzo-rle) and dense ones (zstd,
+deflate); all of them are made for text and files of any length, and
+begin anew with each page, so that most of a page is gone before they
+know it. zword is made for one page: the codes are there when it begins.
+It stands where zstd does, denser and quicker on most programs' pages,
+and its level 2 is for recompression. It is no match for lz4 where only
+time counts, and zstd is denser on pages of text.
+
+Dictionaries are zstd's way to know a page beforehand (dict= of zram).
+They are read anew for each page, which takes more time than they save,
+and they are of what the machine's owner trained them on.
+
+What proves it. The decoder is bounded by the sizes of both buffers and
+trusts nothing it reads: that it reads and writes within them is proven
+by CBMC for each of its passes, and so are the encoder's bounds on a
+source that changes meanwhile. A second decoder, written from the format
+alone, reads each object that tests make. With limits made small, pages
+of all contents up to a size come back. Fuzzers and sanitizers run on
+both directions. KUnit has round trips in every mode and on both levels,
+capacities, and hostile objects. CONFIG_ZWORD_CHECK decodes and compares
+each page; it is off, and for those who look for a fault.
+
+Where the lengths of codes come from. lib/zword/lengths.c has been made
+from pages that programs of a distribution had in swap, three of four
+pages of each; patch 2 says of which. Any row of lengths that
+zword_tables_build() takes is right, and costs bytes alone. Machines
+whose pages were not among them, as phones and those with words of other
+byte order, have not been measured.
+
+Figures on hardware are yet to be made, as ours are of emulated machines
+and user-mode Linux. On x86 and arm64 boards, with CONFIG_ZRAM_DEF_COMP
+unchanged, swap on zram0 and programs that need more than there is:
+
+  for c in lzo-rle lz4 zstd zword; do
+    swapoff /dev/zram0; echo 1 > /sys/block/zram0/reset
+    echo $c > /sys/block/zram0/comp_algorithm
+    echo 4G > /sys/block/zram0/disksize
+    mkswap /dev/zram0; swapon /dev/zram0
+    /usr/bin/time -f \"$c %e s\" PROGRAM
+    cat /sys/block/zram0/mm_stat
+  done";
+
+const CRYPTO_COVER: &str = "crypto: zword for zswap
+
+All names and addresses in this series are placeholders. It stands on
+the series that adds lib/zword.
+
+zswap takes its compressors from the crypto API. This series adds zword
+to it, with vectors: they are of whole pages, since zword takes nothing
+else, so testmgr learns to have vectors of that size first. zswap then
+has it as a default that can be chosen.
+
+Only the quick level is here: with bottom halves off, as zswap's callers
+have them, the dense one would take too long for its slowest pages.";
+
+#[rustfmt::skip]
+const ZSTD_PARTS: &[Part] = &[
+    Part {
+        message: "crypto: zstd - keep contexts from one request to the next
+
+Each request sets its contexts up anew, those of streams even where it is
+then done in one piece. For a page that is most of the time it takes.
+Have a request of one piece each way use contexts that stay in their
+stream; one of more pieces takes the workspace as before, and the next
+one begins it again. A stream's memory grows by that of a decompression
+context. What is written is the same to the byte.",
+        copies: &[("xtask/kernel-patch/crypto/zstd.patch", "crypto/zstd.c")],
+        edits: &[],
+    },
+    Part {
+        message: "crypto: zstd - add KUnit tests
+
+Requests in one piece and in many, of sizes up to more than the window,
+one behind the other and by several users at once, and what goes on
+behind one that fails.",
+        copies: &[("xtask/kernel-patch/crypto/zstd_kunit.c", "crypto/zstd_kunit.c")],
+        edits: &[
+            ("crypto/Kconfig", "config CRYPTO_ZSTD",
+                "config CRYPTO_ZSTD_KUNIT_TEST\n\ttristate \"KUnit tests of zstd\" if !KUNIT_ALL_TESTS\n\
+                 \tdepends on KUNIT\n\tdefault KUNIT_ALL_TESTS\n\tselect CRYPTO_ZSTD\n\thelp\n\
+                 \t  Requests in one piece and in many come back, of any size and by\n\
+                 \t  several users at once, also behind requests that fail.\n\n%"),
+            ("crypto/Makefile", "obj-$(CONFIG_CRYPTO_LZO) += lzo.o lzo-rle.o", "%\nobj-$(CONFIG_CRYPTO_ZSTD_KUNIT_TEST) += zstd_kunit.o"),
+        ],
+    },
+];
 
 struct Part {
     message: &'static str,
-    /// From where in the workspace to where in the tree; a folder's sources, or a file.
+    /// From where in the workspace to where in the tree; a folder's sources, or a file, or a
+    /// patch of that file.
     copies: &'static [(&'static str, &'static str)],
     /// A file of the tree, a line that it has, and what stands there then: % is that line.
     edits: &'static [(&'static str, &'static str, &'static str)],
 }
 
 #[rustfmt::skip]
-const PARTS: &[Part] = &[
+const ZWORD_PARTS: &[Part] = &[
     Part {
-        message: "lib: zword: add a compressor for pages of memory
+        message: "Documentation: describe zword's format
 
-A library with tables that stand once for all its users. They are made
-from trained lengths of codes at load, which then tests itself. Each
-page is decoded and compared before it counts as compressed, unless
-libzword.check_writes is off.",
-        copies: &[
-            ("store/zword", "lib/zword"),
-            ("store/crypto/library.c", "lib/zword/library.c"),
-            ("store/crypto/library.h", "include/linux/zword.h"),
-            ("store/crypto/page.c", "lib/zword/page.c"),
-            ("store/crypto/page.h", "lib/zword/page.h"),
-            ("store/crypto/selftest.c", "lib/zword/selftest.c"),
-            ("store/crypto/selftest.h", "lib/zword/selftest.h"),
-            ("xtask/kernel-patch/lib/zword", "lib/zword"),
-        ],
+zword is a compressor for pages of memory. Its format is complete here:
+a decoder can be written from it.",
+        copies: &[("docs/zword.md", "Documentation/staging/zword.rst")],
         edits: &[
-            ("lib/Kconfig", "source \"lib/xz/Kconfig\"", "config ZWORD\n\ttristate\n\n%"),
-            ("lib/Makefile", "obj-$(CONFIG_XZ_DEC) += xz/", "obj-$(CONFIG_ZWORD) += zword/\n%"),
+            ("Documentation/staging/index.rst", "   xz", "%\n   zword"),
             ("MAINTAINERS", "F:\ttools/testing/selftests/cgroup/test_zswap.c",
                 "%\n\nZWORD COMPRESSOR\nM:\tPLACEHOLDER MAINTAINER <maintainer@placeholder.invalid>\n\
-                 S:\tMaintained\nF:\tinclude/linux/zword.h\nF:\tlib/zword/"),
+                 L:\tlinux-mm@kvack.org\nS:\tMaintained\nF:\tDocumentation/staging/zword.rst"),
         ],
     },
     Part {
-        message: "crypto: zword: add zword and zword-dense
+        message: "lib: zword: add the tables of its codes
 
-Two levels of zword as synchronous compressors, which zswap takes by
-name: zword is the quick one, zword-dense takes a twentieth less memory in
-five times the time.",
-        copies: &[("store/crypto/scomps.c", "crypto/zword.c")],
-        edits: &[
-            ("crypto/Kconfig", "\t  See https://github.com/facebook/zstd for further information.",
-                "%\n\nconfig CRYPTO_ZWORD\n\ttristate \"zword\"\n\tdepends on PAGE_SIZE_LESS_THAN_256KB\n\tselect CRYPTO_ALGAPI\n\
-                 \tselect CRYPTO_ACOMP2\n\tselect ZWORD\n\thelp\n\
-                 \t  zword, a compressor for pages of memory, in two levels: zword and\n\
-                 \t  zword-dense. It takes nothing but whole pages, as zswap has them.\n\
-                 \t  Each is decoded and compared before it counts as compressed.\n\n\
-                 \t  See Documentation/staging/zword.rst for its format."),
-            ("crypto/Makefile", "obj-$(CONFIG_CRYPTO_ZSTD) += zstd.o", "%\nobj-$(CONFIG_CRYPTO_ZWORD) += zword.o"),
-            ("MAINTAINERS", "F:\tinclude/linux/zword.h", "F:\tcrypto/zword.c\n%"),
+All codes of zword are static. They are told by their lengths, 23 KiB of
+them, from which both directions' tables are made, 168 KiB.
+
+The lengths are trained: pages are encoded, what occurs is counted,
+lengths are made of the counts, and so again until they stay. The pages
+are those that these programs of Debian had in swap, one at a time in a
+memory control group that was too small for them, three of four pages of
+each:
+
+  TRAINED
+
+Lengths of codes hold nothing of a page's contents; they are
+GPL-2.0-or-later, as what made them.",
+        copies: &[
+            ("store/zword/bits.h", "lib/zword/bits.h"),
+            ("store/zword/lengths.c", "lib/zword/lengths.c"),
+            ("store/zword/tables.c", "lib/zword/tables.c"),
+            ("store/zword/tables.h", "lib/zword/tables.h"),
+            ("store/zword/zword.h", "lib/zword/zword.h"),
+            ("store/zword/zword_limits.h", "lib/zword/zword_limits.h"),
+            ("xtask/kernel-patch/lib/zword/Kconfig", "lib/zword/Kconfig"),
+            ("xtask/kernel-patch/lib/zword/Makefile", "lib/zword/Makefile"),
         ],
+        edits: &[
+            ("lib/Kconfig", "source \"lib/xz/Kconfig\"", "%\n\nsource \"lib/zword/Kconfig\""),
+            ("lib/Makefile", "obj-$(CONFIG_XZ_DEC) += xz/", "%\nobj-$(CONFIG_ZWORD) += zword/"),
+            ("MAINTAINERS", "F:\tDocumentation/staging/zword.rst", "%\nF:\tlib/zword/"),
+        ],
+    },
+    Part {
+        message: "lib: zword: add the decoder
+
+Words in three passes, bytes in three: none trusts what it reads.",
+        copies: &[
+            ("store/zword/block.h", "lib/zword/block.h"),
+            ("store/zword/decode.c", "lib/zword/decode.c"),
+            ("store/zword/decode_bytes.c", "lib/zword/decode_bytes.c"),
+        ],
+        edits: &[("lib/zword/Makefile", "libzword-y := lengths.o tables.o",
+            "libzword-y := decode.o decode_bytes.o lengths.o tables.o")],
+    },
+    Part {
+        message: "lib: zword: parse blocks
+
+What an encoder does first: a reference for each word and the run behind
+it, or literals and matches; quickly, or thoroughly.",
+        copies: &[
+            ("store/zword/parse_bytes.c", "lib/zword/parse_bytes.c"),
+            ("store/zword/parse_words.c", "lib/zword/parse_words.c"),
+        ],
+        edits: &[("lib/zword/Makefile", "libzword-y := decode.o decode_bytes.o lengths.o tables.o",
+            "libzword-y := decode.o decode_bytes.o lengths.o parse_bytes.o \\\n\t      parse_words.o tables.o")],
+    },
+    Part {
+        message: "lib: zword: add the encoder
+
+It chooses a block's mode by a glance at some words, and writes what was
+parsed. The page may change meanwhile: nothing but the page that comes
+out of it does.",
+        copies: &[
+            ("store/zword/encode.c", "lib/zword/encode.c"),
+            ("store/zword/encode_bytes.c", "lib/zword/encode_bytes.c"),
+            ("store/zword/encode_words.c", "lib/zword/encode_words.c"),
+        ],
+        edits: &[("lib/zword/Makefile", "libzword-y := decode.o decode_bytes.o lengths.o parse_bytes.o \\",
+            "libzword-y := decode.o decode_bytes.o encode.o encode_bytes.o \\\n\t      encode_words.o lengths.o parse_bytes.o \\")],
+    },
+    Part {
+        message: "lib: zword: offer it to other parts of the kernel
+
+A context is what one caller at a time works in. The first one makes the
+tables: a kernel in which nobody uses zword has none of them, and where
+there is no memory for them whoever uses zword goes without, and nobody
+else.",
+        copies: &[
+            ("xtask/kernel-patch/lib/zword/library.c", "lib/zword/library.c"),
+            ("xtask/kernel-patch/include/linux/zword.h", "include/linux/zword.h"),
+        ],
+        edits: &[
+            ("lib/zword/Makefile", "\t      encode_words.o lengths.o parse_bytes.o \\",
+                "\t      encode_words.o lengths.o library.o parse_bytes.o \\"),
+            ("lib/zword/Kconfig", "\t  See Documentation/staging/zword.rst for its format.",
+                "%\n\nconfig ZWORD_CHECK\n\tbool \"Decode and compare each page that zword encoded\"\n\
+                 \tdepends on ZWORD && DEBUG_KERNEL\n\thelp\n\
+                 \t  A page that its object does not give back is refused with a\n\
+                 \t  warning. It costs the time of a read for each write. If unsure,\n\
+                 \t  say N."),
+            ("MAINTAINERS", "F:\tlib/zword/", "F:\tinclude/linux/zword.h\n%"),
+        ],
+    },
+    Part {
+        message: "lib: zword: add KUnit tests
+
+Round trips on both levels and in every mode, capacities, damaged
+objects and noise:
+
+  ./tools/testing/kunit/kunit.py run --kunitconfig lib/zword",
+        copies: &[
+            ("store/zword/grammar.h", "lib/zword/grammar.h"),
+            ("xtask/kernel-patch/lib/zword/zword_kunit.c", "lib/zword/zword_kunit.c"),
+            ("xtask/kernel-patch/lib/zword/.kunitconfig", "lib/zword/.kunitconfig"),
+        ],
+        edits: &[
+            ("lib/zword/Makefile", "obj-$(CONFIG_ZWORD) += libzword.o",
+                "%\nobj-$(CONFIG_ZWORD_KUNIT_TEST) += zword_kunit.o"),
+            ("lib/zword/Kconfig", "\t  say N.",
+                "%\n\nconfig ZWORD_KUNIT_TEST\n\ttristate \"KUnit tests of zword\" if !KUNIT_ALL_TESTS\n\
+                 \tdepends on KUNIT && PAGE_SIZE_LESS_THAN_256KB\n\tdefault KUNIT_ALL_TESTS\n\
+                 \tselect ZWORD\n\thelp\n\
+                 \t  Pages come back on both levels and in every mode, no capacity is\n\
+                 \t  passed, and hostile objects do no harm. They take seconds."),
+        ],
+    },
+    Part {
+        message: "tools: zword: decode by the format alone
+
+A second decoder, which shares nothing with the first one and was written
+from Documentation/staging/zword.rst: plain, bit by bit, and telling what
+it reads to whoever counts.",
+        copies: &[("crates/zmeld-store/tests/support/zword", "tools/zword/zword")],
+        edits: &[("MAINTAINERS", "F:\tlib/zword/", "%\nF:\ttools/zword/")],
+    },
+    Part {
+        message: "tools: zword: train the lengths of its codes
+
+What makes lib/zword/lengths.c of pages. Nothing in a kernel is built by
+it.",
+        copies: &[
+            ("crates/zmeld-store/examples/train_zword.rs", "tools/zword/main.rs"),
+            ("crates/zmeld-store/tests/support/train.rs", "tools/zword/train.rs"),
+            ("crates/zmeld-store/src/zword.rs", "tools/zword/encoder.rs"),
+            ("xtask/kernel-patch/tools/zword", "tools/zword"),
+        ],
+        edits: &[],
+    },
+    Part {
+        message: "tools: zword: name the programs whose pages it learnt from
+
+How each is run, and hashes of its pages.",
+        copies: &[("xtask/pages", "tools/zword")],
+        edits: &[],
     },
     Part {
         message: "zram: add a zword backend
@@ -125,17 +377,65 @@ which is quick, and level 2, which is dense.",
             ("drivers/block/zram/Makefile", "zram-$(CONFIG_ZRAM_BACKEND_842)\t\t+= backend_842.o", "%\nzram-$(CONFIG_ZRAM_BACKEND_ZWORD)\t+= backend_zword.o"),
             ("drivers/block/zram/zcomp.c", "#include \"backend_842.h\"", "%\n#include \"backend_zword.h\""),
             ("drivers/block/zram/zcomp.c", "\tNULL", "#if IS_ENABLED(CONFIG_ZRAM_BACKEND_ZWORD)\n\t&backend_zword,\n#endif\n%"),
-            ("MAINTAINERS", "F:\tcrypto/zword.c", "%\nF:\tdrivers/block/zram/backend_zword.*"),
+            ("Documentation/admin-guide/blockdev/zram.rst", "Parameters are algorithm specific: not all algorithms support pre-trained",
+                "\t#zword: level 1 (the default) is quick, level 2 is for recompression\n\
+                 \techo \"algo=zword level=2\" > /sys/block/zram0/algorithm_params\n\n%"),
+            ("MAINTAINERS", "F:\tinclude/linux/zword.h", "F:\tdrivers/block/zram/backend_zword.*\n%"),
+        ],
+    },
+];
+
+#[rustfmt::skip]
+const CRYPTO_PARTS: &[Part] = &[
+    Part {
+        message: "crypto: testmgr - take compression vectors of a page
+
+A vector of compression has room for 512 bytes in itself. Have it point
+to its bytes instead, as other kinds of vectors do, and have buffers of
+4 KiB: a compressor that takes only pages can be tested then. The table
+of vectors becomes smaller.",
+        copies: &[],
+        edits: &[
+            ("crypto/testmgr.h", "#define COMP_BUF_SIZE           512", "#define COMP_BUF_SIZE           4096"),
+            ("crypto/testmgr.h", "\tchar input[COMP_BUF_SIZE];", "\tconst char *input;"),
+            ("crypto/testmgr.h", "\tchar output[COMP_BUF_SIZE];", "\tconst char *output;"),
         ],
     },
     Part {
-        message: "Documentation: describe zword's format
+        message: "crypto: zword - add zword
 
-Complete enough to write a decoder from.",
-        copies: &[("docs/zword.md", "Documentation/staging/zword.rst")],
+The quick level of zword as a synchronous compressor, for zswap. Its
+vectors are of pages, one of text and one of words.",
+        copies: &[("xtask/kernel-patch/crypto/zword.c", "crypto/zword.c")],
         edits: &[
-            ("Documentation/staging/index.rst", "   xz", "%\n   zword"),
-            ("MAINTAINERS", "F:\tcrypto/zword.c", "F:\tDocumentation/staging/zword.rst\n%"),
+            ("crypto/Kconfig", "\t  See https://github.com/facebook/zstd for further information.",
+                "%\n\nconfig CRYPTO_ZWORD\n\ttristate \"zword\"\n\tdepends on PAGE_SIZE_LESS_THAN_256KB\n\tselect CRYPTO_ALGAPI\n\
+                 \tselect CRYPTO_ACOMP2\n\tselect ZWORD\n\thelp\n\
+                 \t  zword, a compressor for pages of memory. It takes nothing but\n\
+                 \t  multiples of 4 KiB, as zswap has them.\n\n\
+                 \t  See Documentation/staging/zword.rst for its format."),
+            ("crypto/Makefile", "obj-$(CONFIG_CRYPTO_ZSTD) += zstd.o", "%\nobj-$(CONFIG_CRYPTO_ZWORD) += zword.o"),
+            ("crypto/testmgr.c", "\t\t\t\t.decomp = __VECS(zstd_decomp_tv_template)",
+                "%\n\t\t\t}\n\t\t}\n\t}, {\n\t\t.alg = \"zword\",\n\t\t.test = alg_test_comp,\n\t\t.suite = {\n\t\t\t.comp = {\n\
+                 \t\t\t\t.comp = __VECS(zword_comp_tv_template),\n\t\t\t\t.decomp = __VECS(zword_decomp_tv_template)"),
+            ("crypto/testmgr.h", "static const struct comp_testvec zstd_decomp_tv_template[] = {", "VECTORS%"),
+            ("MAINTAINERS", "F:\tdrivers/block/zram/backend_zword.*", "F:\tcrypto/zword.c\n%"),
+        ],
+    },
+    Part {
+        message: "mm: zswap: let zword be the default compressor
+
+It is loaded by its name as the others are; here it can be the one that
+zswap begins with.",
+        copies: &[],
+        edits: &[
+            ("mm/Kconfig", "\t  Use the zstd algorithm as the default compression algorithm.",
+                "%\n\nconfig ZSWAP_COMPRESSOR_DEFAULT_ZWORD\n\tbool \"zword\"\n\tdepends on PAGE_SIZE_LESS_THAN_256KB\n\
+                 \tselect CRYPTO_ZWORD\n\thelp\n\t  Use the zword algorithm as the default compression algorithm."),
+            ("mm/Kconfig", "       default \"zstd\" if ZSWAP_COMPRESSOR_DEFAULT_ZSTD",
+                "%\n       default \"zword\" if ZSWAP_COMPRESSOR_DEFAULT_ZWORD"),
+            ("Documentation/admin-guide/mm/zswap.rst", "\techo lzo > /sys/module/zswap/parameters/compressor",
+                "%\n\n``zword`` is a compressor for pages of memory, see\nDocumentation/staging/zword.rst."),
         ],
     },
 ];
@@ -143,31 +443,28 @@ Complete enough to write a decoder from.",
 /// Texts that differ in a kernel's tree.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str)] = &[
-    ("Made by `cargo xtask train zword`; docs/zword.md says what stands where.",
-     "Lengths of codes, trained on pages that programs had in swap."),
-    ("#include <zm_platform.h>", "#include \"platform.h\""),
-    ("#include \"../zword/", "#include \""),
-    ("#include \"library.h\"", "#include <linux/zword.h>"),
-    ("#include \"compat.h\"", "#include <crypto/internal/scompress.h>"),
-    ("#include \"scomps.h\"\n", ""),
-    ("See library.h.", "See include/linux/zword.h."),
-    ("ZM_", "ZWORD_"),
-    ("zm_", "zword_"),
+    ("Made by `cargo xtask train zword`; docs/zword.md says", "Made by tools/zword; Documentation/staging/zword.rst says"),
+    (": `cargo xtask train zword` runs this with the pages to learn from.", ", see README."),
+    (" (the example `train_zword` of zmeld-store)", ""),
+    ("use zmeld_store::zword::{Level, Zword};", "use encoder::{Level, Zword};"),
+    ("#[path = \"../tests/support/train.rs\"]\n", "mod encoder;\n"),
+    ("#[path = \"../tests/support/zword/mod.rs\"]\n", ""),
+    ("`cargo xtask pages`", "see README"),
+    (AT_LOAD, ""),
+    ("zword_at_load\n", ""),
+    (" zword_data_at_load", ""),
     ("docs/zword.md", "Documentation/staging/zword.rst"),
     ("store/zword/", "lib/zword/"),
-    (AT_LOAD, "/* What makes tables is given back when they are made. */\n#define zword_at_load\t__init\n"),
-    ("zword_data_at_load", "__initconst"),
-    // Its life is that of a module of its own.
-    ("\n/* Makes the tables and tries them, before anybody asks for a context. */\n\
-      int zword_library_start(void);\nvoid zword_library_stop(void);\n\
-      const struct zword_tables *zword_library_tables(void);\n", ""),
-    ("\nconst struct zword_tables *zword_library_tables(void)\n{\n\treturn tables;\n}\n", ""),
-    ("\nint __init zword_", "\nstatic int __init zword_"),
-    ("\nvoid zword_library_stop", "\nstatic void __exit zword_library_stop"),
-    ("\nvoid zword_scomps_unregister", "\nstatic void __exit zword_scomps_unregister"),
 ];
 
-/// In `store/zword/zword.h`; a kernel makes its tables at load.
+/// What `store/zword` takes of its port, by header of a kernel.
+const PORT: &str = "#include <zm_platform.h>\n";
+const PORT_OF: &[(&str, &str)] = &[
+    ("bits.h", "bitops minmax types unaligned"),
+    ("zword.h", "bits build_bug errno string types"),
+];
+
+/// In `store/zword/zword.h`; here tables are made when they are first used.
 const AT_LOAD: &str = "/*
  * What makes tables. Where they are made only at load (ZWORD_AT_LOAD), this memory
  * is given back then.
@@ -180,78 +477,136 @@ const AT_LOAD: &str = "/*
 #define zword_at_load
 #define zword_data_at_load
 #endif
+
 ";
 
-/// Functions that other parts of the kernel call.
-const EXPORTS: &[&str] = &[
-    "zword_context_new",
-    "zword_context_free",
-    "zword_page_encode",
-    "zword_page_decode",
-];
-
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let folder = workspace::target()
-        .join("kernel-patch")
-        .join(&options.series);
-    for patch in write(&options.series, &options.tree, &folder)? {
+    let named = |series: &&Series| series.name == options.series;
+    let series = SERIES.iter().find(named).context("no such series")?;
+    let folder = workspace::target().join("kernel-patch");
+    for patch in write(series, &options.tree, &folder)? {
         println!("{}", workspace::shown(&patch));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Source files of the series.
+/// Source files of all series.
 pub fn files() -> Result<Vec<PathBuf>> {
     let root = workspace::root();
     let mut files = vec![root.join("xtask/src/kernel_patch.rs")];
-    for folder in ["store/zword", "store/crypto", "xtask/kernel-patch"] {
+    for folder in ["store/zword", "xtask/kernel-patch"] {
         files.extend(workspace::all_files(&root.join(folder))?);
     }
-    files.retain(|file| !file.starts_with(root.join("store/crypto/tests")));
     files.sort();
     Ok(files)
 }
 
-/// Puts the series into the sources in that folder.
-pub fn put_in(log: &Log, tree: &Path) -> Result<()> {
-    let series = series_of(tree)?;
-    if !SERIES.contains(&&*series) {
-        unavailable!("zword's patches are not made for Linux {series}");
+/// Puts all series into the sources in that folder; after each patch `look` is called. At last
+/// what makes the lengths there is built.
+pub fn put_in(log: &Log, tree: &Path, look: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
+    for patch in &all_of(tree, &tree.with_extension("patches"))? {
+        patched(tree, patch)?;
+        look(patch).with_context(|| workspace::shown(patch))?;
     }
-    let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
-    let mut apply = process::git();
-    // Not a part of a repository that the sources may be in.
-    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
-    log.must(apply.current_dir(tree).arg("apply").args(&patches[1..]))?;
+    let mut make = Command::new("make");
+    log.must(make.arg("-C").arg(tree.join("tools/zword")))?;
     Ok(())
 }
 
-/// The series has the kernel's style. Kernels that are built with it show the rest.
+/// The patches of all series for that tree, in their order, without covers.
+fn all_of(tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let kernel = kernel_of(tree)?;
+    if !KERNELS.contains(&&*kernel.series) {
+        unavailable!("the patches are not made for Linux {}", kernel.series);
+    }
+    let mut patches = Vec::new();
+    for series in &SERIES {
+        if series.kernels.contains(&&*kernel.series) {
+            patches.extend(write(series, tree, folder)?.split_off(1));
+        }
+    }
+    Ok(patches)
+}
+
+/// zstd with contexts that are kept, as a module beside the kernel's own: `zstd-kept`. None: its
+/// sources are not here, or have contexts kept.
+pub fn kept_zstd(log: &Log, kernel: &Kernel) -> Result<Option<PathBuf>> {
+    let Some(tree) = kernel.source.as_deref() else {
+        return Ok(None);
+    };
+    if !ZSTD.kernels.contains(&&*kernel_of(tree)?.series) {
+        return Ok(None);
+    }
+    let folder = workspace::work_folder("zstd-kept")?.canonicalize()?;
+    workspace::empty_folder(&folder)?;
+    let plain = workspace::read(&tree.join("crypto/zstd.c"))?;
+    workspace::put(&folder.join("crypto/zstd.c"), plain)?;
+    apply(&ZSTD_PARTS[0], "", &folder)?;
+    let text = workspace::read(&folder.join("crypto/zstd.c"))?;
+    let text = text
+        .replace("\"zstd\"", "\"zstd-kept\"")
+        .replace("\"zstd-generic\"", "\"zstd-kept-generic\"");
+    workspace::put(&folder.join("zstd-kept.c"), text)?;
+    workspace::put(&folder.join("Kbuild"), "obj-m := zstd-kept.o\n")?;
+    let place = format!("M={}", folder.display());
+    log.must(kernel.make().args([&place, "modules"]))?;
+    Ok(Some(folder.join("zstd-kept.ko")))
+}
+
+/// Each patch has the kernel's style, and a size that can be read. Kernels that are built with
+/// them, patch by patch, show the rest.
 pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let kernel = kernels.take(log, "um")?;
     tools::need(&["perl"])?;
     let tree = kernel.source.as_deref();
     let tree = tree.context("user-mode Linux without its sources")?;
-    let series = series_of(tree)?;
-    let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
-    let mut style = kernel_tests::style_check(&kernel)?;
-    // Its neighbours in the menu of zram's codecs have no help.
-    style.args(["--ignore", "CONFIG_DESCRIPTION"]);
-    style.args(&patches[1..]);
-    Tally::of_run(log, STEP, &mut style, "checkpatch has a point, see above")
+    let patches = all_of(tree, &workspace::work_folder(STEP)?)?;
+    let mut tally = Tally::default();
+    for patch in &patches {
+        let text = workspace::read(patch)?;
+        let lines = text.lines().filter(|line| line.starts_with('+')).count();
+        let is_fine = lines <= LINES_MAX || text.contains("\n+const u8 zword_lengths[] = {\n");
+        let why = format!("{} adds {lines} lines", workspace::shown(patch));
+        tally.add(Tally::of(STEP, is_fine, why));
+    }
+    // Whether MAINTAINERS needs a line: its folder has one. Neighbours in the menu of zram's
+    // codecs have no help. zstd's own names are as they are.
+    let ignored = "FILE_PATH_CHANGES,CONFIG_DESCRIPTION,CAMELCASE";
+    let mut style = kernel_tests::style_of(tree, ignored);
+    tally.add(Tally::of_run(
+        log,
+        STEP,
+        style.args(&patches),
+        "checkpatch has a point, see above",
+    )?);
+    Ok(tally)
 }
 
 /// The patches, by number: a repository of the files in question, which git formats.
-fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+fn write(series: &Series, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     tools::need(&["git"])?;
-    let found = series_of(tree)?;
-    if found != series {
-        bail!("{} is Linux {found}, not {series}", tree.display());
+    let kernel = kernel_of(tree)?;
+    if !series.kernels.contains(&&*kernel.series) {
+        let known = series.kernels.join(", ");
+        bail!(
+            "{} is Linux {}, not one of {known}",
+            tree.display(),
+            kernel.series
+        );
     }
-    workspace::empty_folder(folder)?;
+    let folder = folder.join(&kernel.series).join(series.name);
+    workspace::empty_folder(&folder)?;
     let work = folder.join("work");
-    for (file, ..) in PARTS.iter().flat_map(|part| part.edits) {
-        workspace::put(&work.join(file), &workspace::read(&tree.join(file))?)?;
+    let before = series.behind.iter().flat_map(|other| other.parts);
+    let parts: Vec<&Part> = before.chain(series.parts).collect();
+    let edited = parts.iter().flat_map(|part| part.edits);
+    let patched = parts.iter().flat_map(|part| part.copies);
+    let patched = patched.filter(|(from, _)| from.ends_with(".patch"));
+    let files = edited.map(|(file, ..)| file);
+    for file in files.chain(patched.map(|(_, file)| file)) {
+        if tree.join(file).exists() {
+            workspace::put(&work.join(file), workspace::read(&tree.join(file))?)?;
+        }
     }
     let git = |arguments: &[&str]| {
         let mut git = process::git();
@@ -268,51 +623,178 @@ fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
         git(&["add", "-A"])?;
         git(&["commit", "-qm", message])
     };
-    git(&["init", "-q", "-b", "zword"])?;
+    git(&["init", "-q", "-b", "series"])?;
     commit("plain")?;
-    for part in PARTS {
-        apply(part, series, &work)?;
+    let mut below = format!("base-commit: {}\n", kernel.commit);
+    for (number, part) in parts.iter().enumerate() {
+        apply(part, &kernel.series, &work)?;
+        let message = part.message.replace("TRAINED", &trained()?);
         commit(&format!(
-            "{}\n\nSigned-off-by: {SUBMITTER} <{SUBMITTER_ADDRESS}>",
-            part.message
+            "{message}\n\nSigned-off-by: {SUBMITTER} <{SUBMITTER_ADDRESS}>"
         ))?;
+        if number + series.parts.len() < parts.len() {
+            below += &format!("prerequisite-patch-id: {}\n", patch_id(&git(&["show"])?)?);
+        }
     }
-    git(&["config", "branch.zword.description", COVER])?;
-    let base = format!("HEAD~{}", PARTS.len());
+    git(&["config", "branch.series.description", series.cover])?;
+    let base = format!("HEAD~{}", series.parts.len());
     let format = "format-patch -q --cover-letter --cover-from-description=subject -o ..";
     git(&format.split(' ').chain([&*base]).collect::<Vec<_>>())?;
     workspace::remove(&work)?;
-    workspace::files(folder, "patch")
+    let patches = workspace::files(&folder, "patch")?;
+    let cover = workspace::read(&patches[0])?;
+    let (text, version) = cover.rsplit_once("-- \n").context("a cover has an end")?;
+    workspace::put(&patches[0], format!("{text}{below}-- \n{version}"))?;
+    Ok(patches)
 }
 
-fn apply(part: &Part, series: &str, work: &Path) -> Result<()> {
+fn patch_id(patch: &str) -> Result<String> {
+    let said = through(
+        process::git().args(["patch-id", "--stable"]),
+        patch.as_bytes(),
+    )?;
+    let said = String::from_utf8(said)?;
+    Ok(said.split(' ').next().unwrap_or_default().to_owned())
+}
+
+/// What a program makes of its input.
+fn through(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut stdin = child.stdin.take().context("no input")?;
+    stdin.write_all(input)?;
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        process::command_line(command)
+    );
+    Ok(output.stdout)
+}
+
+/// The programs whose pages the lengths are of, in lines of a message.
+fn trained() -> Result<String> {
+    let programs = pages::programs()?;
+    let names = programs.iter().filter(|program| program.trains);
+    let mut lines = vec![String::new()];
+    for name in names.map(|program| &*program.name) {
+        let line = lines.len() - 1;
+        if lines[line].len() + name.len() > 64 {
+            lines.push(String::new());
+        }
+        let line = lines.len() - 1;
+        lines[line] += &format!("{name}, ");
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    Ok(lines.join("\n  ").trim_end_matches(',').to_owned())
+}
+
+/// Pages as test vectors, and what zword makes of them.
+fn vectors() -> Result<String> {
+    let lines = (0..64).map(|k| {
+        format!(
+            "{:>63}\n",
+            format!("Line {k} of a page of text, of {}", k * k)
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    let words: Vec<u8> = (0..24u64)
+        .flat_map(|k| [0x7f12_3456_0000 + 96 * k, 3 * k, 0])
+        .flat_map(u64::to_le_bytes)
+        .collect();
+    let mut padded = words.clone();
+    padded.resize(pages::PAGE, 0);
+    let quoted = lines
+        .iter()
+        .map(|line| format!("\"{}\\n\"", line.trim_end_matches('\n')));
+    let pages = [
+        (
+            "text",
+            quoted.collect::<Vec<_>>().join("\n\t"),
+            lines.concat().into_bytes(),
+        ),
+        ("word", literal(&words, "\n\t"), padded),
+    ];
+    let mut text = String::from("/* Of pages: one of text, and one of words and zeros. */\n");
+    let (mut comp, mut decomp) = (String::new(), String::new());
+    for (name, page, bytes) in pages {
+        ensure!(bytes.len() == pages::PAGE, "the {name} page is no page");
+        let mut encode = cargo(&["run", "--quiet", "--package", "zmeld-store"]);
+        let object = through(encode.args(["--example", "zword_object"]), &bytes)?;
+        let room = if name == "text" { " + 1" } else { "" };
+        let name = format!("zword_{name}_page");
+        text += &format!("static const char {name}[COMP_BUF_SIZE{room}] =\n\t{page};\n\n");
+        let object_text = literal(&object, "\n\t\t\t  ");
+        let sizes = (bytes.len(), object.len());
+        comp += &vector((&name, &object_text), sizes);
+        decomp += &vector((&object_text, &name), (sizes.1, sizes.0));
+    }
+    for (direction, vectors) in [("comp", comp), ("decomp", decomp)] {
+        text += &format!(
+            "static const struct comp_testvec zword_{direction}_tv_template[] = {{\n{vectors}}};\n\n"
+        );
+    }
+    Ok(text)
+}
+
+fn vector((input, output): (&str, &str), (inlen, outlen): (usize, usize)) -> String {
+    format!(
+        "\t{{\n\t\t.inlen\t= {inlen},\n\t\t.outlen\t= {outlen},\n\
+         \t\t.input\t= {input},\n\t\t.output\t= {output},\n\t}},\n"
+    )
+}
+
+/// Bytes as a string of C.
+fn literal(bytes: &[u8], between: &str) -> String {
+    let lines = bytes.chunks(16).map(|line| {
+        let bytes: String = line.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        format!("\"{bytes}\"")
+    });
+    lines.collect::<Vec<_>>().join(between)
+}
+
+fn apply(part: &Part, kernel: &str, work: &Path) -> Result<()> {
     for (from, to) in part.copies {
         let source = workspace::root().join(from);
-        if source.is_file() {
-            workspace::put(
-                &work.join(to),
-                in_tree(&workspace::read(&source)?, to, series),
-            )?;
+        if from.ends_with(".patch") {
+            patched(work, &source)?;
             continue;
         }
-        for file in workspace::all_files(&source)? {
+        let files = match source.is_file() {
+            true => vec![source.clone()],
+            false => workspace::all_files(&source)?,
+        };
+        for file in files {
             let to = Path::new(to).join(file.strip_prefix(&source)?);
-            // The store's own codec list has no place in a kernel.
-            if !to.ends_with("codec.h") {
-                let text = in_tree(&workspace::read(&file)?, &to.to_string_lossy(), series);
-                workspace::put(&work.join(&to), &text)?;
-            }
+            // Of a file itself nothing is left, and its place has no end.
+            let to = to.to_string_lossy().trim_end_matches('/').to_owned();
+            let text = in_tree(&workspace::read(&file)?, &to, kernel);
+            workspace::put(&work.join(&to), text)?;
         }
     }
     for (file, line, new) in part.edits {
         let path = work.join(file);
+        let new = match new.strip_prefix("VECTORS") {
+            Some(rest) => vectors()? + rest,
+            None => (*new).to_owned(),
+        };
         workspace::put(
             &path,
-            &edited(&workspace::read(&path)?, line, new)
+            edited(&workspace::read(&path)?, line, &new)
                 .with_context(|| format!("{file} of this tree"))?,
         )?;
     }
     Ok(())
+}
+
+fn patched(tree: &Path, patch: &Path) -> Result<String> {
+    let mut apply = process::git();
+    // Not a part of a repository that the sources may be in.
+    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    output_of(apply.current_dir(tree).arg("apply").arg(patch))
 }
 
 fn edited(text: &str, line: &str, new: &str) -> Result<String> {
@@ -326,75 +808,72 @@ fn edited(text: &str, line: &str, new: &str) -> Result<String> {
     Ok(text.replacen(&old, &new, 1))
 }
 
-/// A source of the store as the kernel's tree has it, at that place.
-fn in_tree(text: &str, place: &str, series: &str) -> String {
+/// A source as the kernel's tree has it, at that place.
+fn in_tree(text: &str, place: &str, kernel: &str) -> String {
     if place.ends_with(".rst") {
         return restructured(text);
     }
     let mut text = renamed(text);
+    for (file, headers) in PORT_OF {
+        if place == format!("lib/zword/{file}") {
+            let headers = headers.split(' ');
+            let headers: String = headers
+                .map(|name| format!("#include <linux/{name}.h>\n"))
+                .collect();
+            text = text.replace(PORT, &headers);
+        }
+    }
     match place {
-        "lib/zword/library.c" => {
-            for name in EXPORTS {
-                text = exported(&text, name);
-            }
-            text += "\n/* Before whoever is built in and asks for a context. */\n\
-                     subsys_initcall(zword_library_start);\nmodule_exit(zword_library_stop);\n\n\
-                     MODULE_LICENSE(\"GPL\");\n\
+        "lib/zword/tables.c" => {
+            text = text.replacen(
+                "#include \"bits.h\"",
+                "#include <linux/module.h>\n\n#include \"bits.h\"",
+                1,
+            );
+            text += "\nMODULE_LICENSE(\"GPL\");\n\
                      MODULE_DESCRIPTION(\"zword: a compressor for pages of memory\");\n";
         }
-        "crypto/zword.c" => {
-            text = shaped(&text, series);
-            text += "\nmodule_init(zword_scomps_register);\nmodule_exit(zword_scomps_unregister);\n\n\
-                     MODULE_LICENSE(\"GPL\");\nMODULE_DESCRIPTION(\"zword compression algorithm\");\n";
-        }
-        "drivers/block/zram/backend_zword.c" if series == "6.12" => {
+        "drivers/block/zram/backend_zword.c" if kernel == "6.12" => {
             text = text.replace("ZCOMP_PARAM_NOT_SET", "ZCOMP_PARAM_NO_LEVEL");
+        }
+        "crypto/zword.c" if kernel == "6.12" => {
+            text = text
+                .replace("alloc_ctx(void)", "alloc_ctx(struct crypto_scomp *tfm)")
+                .replace(
+                    "free_ctx(void *",
+                    "free_ctx(struct crypto_scomp *tfm, void *",
+                )
+                .replace("\t.streams = {\n\t\t.alloc", "\t.alloc")
+                .replace(
+                    ",\n\t\t.free_ctx = zword_free_ctx,\n\t},",
+                    ",\n\t.free_ctx = zword_free_ctx,",
+                );
         }
         _ => {}
     }
-    text
+    with_holder(&text, place)
+}
+
+/// Whose it is, behind the line that says the licence.
+fn with_holder(text: &str, place: &str) -> String {
+    let holder = "Copyright (C) 2026 PLACEHOLDER HOLDER";
+    match text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("// SPDX") => {
+            format!("{first}\n// {holder}\n{rest}")
+        }
+        _ if place.ends_with(".rs") => {
+            format!("// SPDX-License-Identifier: GPL-2.0-or-later\n// {holder}\n\n{text}")
+        }
+        Some((first, rest)) if first.starts_with("/* SPDX") => {
+            format!("{first}\n/* {holder} */\n{rest}")
+        }
+        _ => text.to_owned(),
+    }
 }
 
 fn renamed(text: &str) -> String {
     let rename = |text: String, (old, new): &(&str, &str)| text.replace(old, new);
     NAMES.iter().fold(text.to_owned(), rename)
-}
-
-/// How that kernel makes contexts, in the place of `compat.h`.
-fn shaped(text: &str, series: &str) -> String {
-    let (alloc, free, begin, end) = match series {
-        "6.12" => (
-            "struct crypto_scomp *tfm",
-            "struct crypto_scomp *tfm, void *context",
-            "",
-            "",
-        ),
-        _ => ("void", "void *context", ".streams = { ", " }"),
-    };
-    let text = text
-        .replace("ZWORD_ALLOC_ARGUMENTS", alloc)
-        .replace("ZWORD_FREE_ARGUMENTS", free);
-    let contexts = |text: String, new| {
-        let by = format!("{begin}.alloc_ctx = {new}, .free_ctx = scomp_free{end}");
-        text.replace(&format!("ZWORD_CONTEXTS_BY({new}, scomp_free)"), &by)
-    };
-    ["scomp_alloc", "scomp_alloc_dense"]
-        .into_iter()
-        .fold(text, contexts)
-}
-
-fn exported(text: &str, name: &str) -> String {
-    let end = text
-        .find(&format!("{name}("))
-        .and_then(|at| Some(at + text[at..].find("\n}\n")? + 3));
-    match end {
-        Some(end) => format!(
-            "{}EXPORT_SYMBOL_GPL({name});\n{}",
-            &text[..end],
-            &text[end..]
-        ),
-        None => text.to_owned(),
-    }
 }
 
 /// The format of docs/zword.md, as the kernel's documentation is written.
@@ -425,20 +904,64 @@ fn restructured(page: &str) -> String {
             text += &format!("{line}\n");
         }
     }
-    text.trim_end().to_owned() + "\n"
+    let blocks: Vec<String> = text.trim_end().split("\n\n").map(wrapped).collect();
+    blocks.join("\n\n") + "\n"
 }
 
-fn series_of(tree: &Path) -> Result<String> {
+/// A paragraph, or the items of a list, in lines as the kernel's documentation has them.
+fn wrapped(block: &str) -> String {
+    let is_text = !block.contains("\n---") && !block.contains("\n===");
+    if !is_text || block.starts_with("..") || block.starts_with(' ') {
+        return block.to_owned();
+    }
+    let begins = |line: &str| {
+        let number = line
+            .split_once(". ")
+            .map(|(number, _)| number.parse::<u8>());
+        number.is_some_and(|it| it.is_ok())
+    };
+    let mut items: Vec<String> = Vec::new();
+    for line in block.lines() {
+        match items.last_mut() {
+            Some(item) if !begins(line) => *item += &format!(" {}", line.trim()),
+            _ => items.push(line.to_owned()),
+        }
+    }
+    let items = items.iter().map(|item| match begins(item) {
+        true => text::wrap(item, 75).join("\n   "),
+        false => text::wrap(item, 78).join("\n"),
+    });
+    items.collect::<Vec<_>>().join("\n")
+}
+
+struct PlainKernel {
+    series: String,
+    /// Where it is a repository; else the tag that it is of.
+    commit: String,
+}
+
+fn kernel_of(tree: &Path) -> Result<PlainKernel> {
     let makefile = workspace::read(&tree.join("Makefile"))?;
     let value = |name: &str| {
         let line = makefile.lines().find_map(|line| line.strip_prefix(name));
         line.with_context(|| format!("{} is no kernel's", tree.display()))
     };
-    Ok(format!(
-        "{}.{}",
-        value("VERSION = ")?,
-        value("PATCHLEVEL = ")?
-    ))
+    let series = format!("{}.{}", value("VERSION = ")?, value("PATCHLEVEL = ")?);
+    let commit = match tree.join(".git").exists() {
+        true => output_of(
+            process::git()
+                .arg("-C")
+                .arg(tree)
+                .args(["rev-parse", "HEAD"]),
+        )?
+        .trim()
+        .to_owned(),
+        false => match value("SUBLEVEL = ")? {
+            "0" => format!("v{series}"),
+            sublevel => format!("v{series}.{sublevel}"),
+        },
+    };
+    Ok(PlainKernel { series, commit })
 }
 
 #[cfg(test)]
@@ -448,21 +971,30 @@ mod tests {
     #[test]
     fn nothing_of_the_store_is_left_in_a_kernel() {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
-        let each = |part| SERIES.map(|series| (part, series));
-        for (part, series) in PARTS.iter().flat_map(each) {
+        let parts = SERIES.iter().flat_map(|series| series.parts);
+        for (part, kernel) in parts.flat_map(|part| KERNELS.map(|kernel| (part, kernel))) {
             workspace::empty_folder(&work).unwrap();
+            if part.copies.iter().any(|(from, _)| from.ends_with(".patch")) {
+                continue;
+            }
             let part = Part {
                 edits: &[],
                 ..*part
             };
-            apply(&part, series, &work).unwrap();
+            apply(&part, kernel, &work).unwrap();
             for file in workspace::all_files(&work).unwrap() {
                 let text = workspace::read(&file).unwrap();
-                for word in
-                    "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY cargo xtask".split(' ')
-                {
+                let left = "zm_ ZM_ zmeld \"../ AT_LOAD at_load cargo xtask";
+                for word in left.split(' ') {
                     assert!(!text.contains(word), "{word} in {}", file.display());
                 }
+                let is_tool = file.starts_with(work.join("tools"));
+                for word in ["__builtin", "_Static"] {
+                    let is_left = !is_tool && text.contains(word);
+                    assert!(!is_left, "{word} in {}", file.display());
+                }
+                let mut knobs = text.lines().filter(|line| line.starts_with("#ifndef"));
+                assert!(knobs.all(|it| it.ends_with("_H") || it.ends_with("_H__")));
             }
         }
     }

@@ -160,20 +160,21 @@ const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REU
     MACRO_ARG_PRECEDENCE,ALLOC_WITH_SIZEOF,CONSTANT_COMPARISON,\
     UNCOMMENTED_DEFINITION,MACRO_ARG_UNUSED,DEPRECATED_API,LONG_LINE_STRING,SPACING";
 
-pub fn style_check(kernel: &Kernel) -> Result<Command> {
-    let source = kernel.source.as_deref();
-    let source = source.context("user-mode Linux without its sources")?;
+/// The style of the kernel in that folder, without those points.
+pub fn style_of(source: &Path, ignored: &str) -> Command {
     let mut command = Command::new(source.join("scripts/checkpatch.pl"));
     command.current_dir(source);
     command.args("--no-tree --strict --terse --show-types --no-summary".split(' '));
-    command.args(["--max-line-length=100", "--ignore", CHECKPATCH_IGNORED]);
-    Ok(command)
+    command.args(["--max-line-length=100", "--ignore", ignored]);
+    command
 }
 
 pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let kernel = kernels.take(log, "um")?;
     tools::need(&["perl"])?;
-    let mut command = style_check(&kernel)?;
+    let source = kernel.source.as_deref();
+    let source = source.context("user-mode Linux without its sources")?;
+    let mut command = style_of(source, CHECKPATCH_IGNORED);
     command.arg("--file");
     let store = workspace::root().join("store");
     for part in module_build::ZMELD.sources.iter().chain(&["crypto"]) {

@@ -344,13 +344,12 @@ fn source_folder(suite: &str) -> Result<PathBuf> {
     }
 }
 
-/// The sources with zword in them; the files that stay are shared.
-fn patched(log: &Log, source: &Path, place: &Path) -> Result<PathBuf> {
+/// The sources, to be patched; the files that stay are shared.
+fn copied(log: &Log, source: &Path, place: &Path) -> Result<PathBuf> {
     let copy = place.join("source");
     workspace::remove(&copy)?;
     let mut link = Command::new("cp");
     log.must(link.arg("-al").arg(source).arg(&copy))?;
-    kernel_patch::put_in(log, &copy)?;
     Ok(copy)
 }
 
@@ -389,7 +388,7 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
     let source = source(log, recipe.suite)?;
     fix(log, recipe, &source)?;
     let source = match recipe.has_zword {
-        true => patched(log, &source, place)?,
+        true => copied(log, &source, place)?,
         false => source,
     };
     let build = place.join("build");
@@ -408,6 +407,14 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
     configure(log, (base, recipe.fragments), &source, &build, &make)?;
     eprintln!("building {}, which takes minutes", recipe.name);
     log.must(make().arg(jobs()))?;
+    if recipe.has_zword {
+        // Each patch builds, not only all of them.
+        kernel_patch::put_in(log, &source, &|patch| {
+            eprintln!("building it with {}", workspace::shown(patch));
+            configure(log, (base, recipe.fragments), &source, &build, &make)?;
+            log.must(make().arg(jobs())).map(|_| ())
+        })?;
+    }
     let modules = format!("INSTALL_MOD_PATH={}", place.join("modules").display());
     log.must(make().args(["-s", "modules_install", &modules]))?;
     let release = fs::read_to_string(build.join("include/config/kernel.release"))?;

@@ -47,10 +47,8 @@ static int zword_compress(struct zcomp_params *params, struct zcomp_ctx *ctx,
 static int zword_decompress(struct zcomp_params *params, struct zcomp_ctx *ctx,
 			    struct zcomp_req *req)
 {
-	unsigned int size = req->dst_len;
-
 	return zword_page_decode(ctx->context, req->src, req->src_len,
-				 req->dst, &size);
+				 req->dst, req->dst_len);
 }
 
 const struct zcomp_ops backend_zword = {

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * KUnit tests of zstd in the crypto API: requests with a source in one piece and in
+ * many, which share contexts, in any order, of any size, by several users at once; and
+ * what goes on behind a request that fails. Destinations are in one piece.
+ */
+#include <crypto/acompress.h>
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/prandom.h>
+#include <linux/scatterlist.h>
+#include <linux/sizes.h>
+
+#define BYTES_MAX	(SZ_256K + 12345)	/* more than the window */
+#define ROOM		(BYTES_MAX + SZ_4K)
+#define PIECES_MAX	24
+#define USERS		4
+#define ROUNDS		200
+
+/* Of one user. */
+struct zstd_trial {
+	struct rnd_state random;
+	struct crypto_acomp *tfm;
+	struct acomp_req *req;
+	u8 *plain;
+	u8 *packed;
+	u8 *back;
+	struct scatterlist from[PIECES_MAX];
+	struct scatterlist to;
+	struct completion done;		/* of a thread, which left its error here */
+	int err;
+};
+
+static void zstd_trial_free(struct zstd_trial *trial)
+{
+	if (trial->req)
+		acomp_request_free(trial->req);
+	if (!IS_ERR_OR_NULL(trial->tfm))
+		crypto_free_acomp(trial->tfm);
+	kfree(trial->plain);
+	kfree(trial->packed);
+	kfree(trial->back);
+}
+
+static int zstd_trial_make(struct zstd_trial *trial, u64 seed)
+{
+	prandom_seed_state(&trial->random, seed);
+	trial->tfm = crypto_alloc_acomp("zstd", 0, CRYPTO_ALG_ASYNC);
+	if (IS_ERR(trial->tfm))
+		return PTR_ERR(trial->tfm);
+	trial->req = acomp_request_alloc(trial->tfm);
+	trial->plain = kmalloc(ROOM, GFP_KERNEL);
+	trial->packed = kmalloc(ROOM, GFP_KERNEL);
+	trial->back = kmalloc(ROOM, GFP_KERNEL);
+	return trial->req && trial->plain && trial->packed && trial->back ? 0 : -ENOMEM;
+}
+
+/* Letters of a small alphabet, and repetitions. */
+static void zstd_trial_fill(struct zstd_trial *trial, unsigned int size)
+{
+	u32 letters = 1 + prandom_u32_state(&trial->random) % 32;
+	unsigned int k;
+
+	for (k = 0; k < size; k++)
+		trial->plain[k] = k >= 64 && k & 32 ? trial->plain[k - 64] :
+				  'a' + prandom_u32_state(&trial->random) % letters;
+}
+
+/* A request with its source in so many pieces. */
+static void zstd_request(struct zstd_trial *trial, u8 *from, unsigned int size, u8 *to,
+			 unsigned int room, unsigned int pieces)
+{
+	unsigned int left = size, each, k;
+
+	pieces = clamp(pieces, 1u, min_t(unsigned int, size, PIECES_MAX));
+	sg_init_table(trial->from, pieces);
+	for (k = 0; k < pieces; k++) {
+		each = k + 1 == pieces ? left :
+		       1 + prandom_u32_state(&trial->random) % (left - (pieces - 1 - k));
+		sg_set_buf(&trial->from[k], from, each);
+		from += each;
+		left -= each;
+	}
+	sg_init_one(&trial->to, to, room);
+	acomp_request_set_callback(trial->req, 0, NULL, NULL);
+	acomp_request_set_params(trial->req, trial->from, &trial->to, size, room);
+}
+
+/* Bytes written, or an error. */
+static int zstd_compressed(struct zstd_trial *trial, unsigned int size,
+			   unsigned int room, unsigned int pieces)
+{
+	zstd_request(trial, trial->plain, size, trial->packed, room, pieces);
+	return crypto_acomp_compress(trial->req) ?: (int)trial->req->dlen;
+}
+
+static int zstd_decompressed(struct zstd_trial *trial, unsigned int packed,
+			     unsigned int size, unsigned int pieces)
+{
+	zstd_request(trial, trial->packed, packed, trial->back, size, pieces);
+	return crypto_acomp_decompress(trial->req) ?: (int)trial->req->dlen;
+}
+
+/* One round trip; what is asked in one piece and what in many is drawn. 0 or an error. */
+static int zstd_round(struct zstd_trial *trial, unsigned int size)
+{
+	u32 random = prandom_u32_state(&trial->random);
+	unsigned int in = random & 1 ? 1 : 2 + (random >> 8) % (PIECES_MAX - 1);
+	unsigned int out = random & 2 ? 1 : 2 + (random >> 16) % (PIECES_MAX - 1);
+	int packed, back;
+
+	zstd_trial_fill(trial, size);
+	packed = zstd_compressed(trial, size, size + SZ_4K, in);
+	if (packed <= 0)
+		return packed ?: -ENODATA;
+	memset(trial->back, 0, size);
+	/* A stream ends with a block of nothing, for which there must be room. */
+	back = zstd_decompressed(trial, packed, size + 64, out);
+	if (back < 0)
+		return back;
+	return back == size && !memcmp(trial->plain, trial->back, size) ? 0 : -EBADMSG;
+}
+
+static int zstd_test_init(struct kunit *test)
+{
+	struct zstd_trial *trial = kunit_kzalloc(test, sizeof(*trial), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, trial);
+	test->priv = trial;
+	KUNIT_ASSERT_EQ(test, zstd_trial_make(trial, 1), 0);
+	return 0;
+}
+
+static void zstd_test_exit(struct kunit *test)
+{
+	if (test->priv)
+		zstd_trial_free(test->priv);
+}
+
+static void zstd_sizes_come_back(struct kunit *test)
+{
+	static const unsigned int sizes[] = {
+		1, 2, 100, SZ_4K - 1, SZ_4K, SZ_4K + 1, SZ_16K, SZ_64K + 3, SZ_256K, BYTES_MAX,
+	};
+	unsigned int round;
+
+	for (round = 0; round < 20 * ARRAY_SIZE(sizes); round++) {
+		KUNIT_ASSERT_EQ(test, 0, zstd_round(test->priv, sizes[round % ARRAY_SIZE(sizes)]));
+		cond_resched();
+	}
+}
+
+static void zstd_pages_shrink_the_same_each_time(struct kunit *test)
+{
+	struct zstd_trial *trial = test->priv;
+	int first, again, k;
+
+	zstd_trial_fill(trial, SZ_4K);
+	first = zstd_compressed(trial, SZ_4K, SZ_4K, 1);
+	KUNIT_ASSERT_GT(test, first, 0);
+	KUNIT_ASSERT_LT(test, first, SZ_4K);
+	memcpy(trial->back, trial->packed, first);
+	for (k = 0; k < 50; k++) {
+		/* A stream in between takes what the context was in. */
+		if (k % 5 == 4)
+			KUNIT_ASSERT_GT(test, zstd_compressed(trial, SZ_4K, SZ_16K, 3), 0);
+		again = zstd_compressed(trial, SZ_4K, SZ_4K, 1);
+		KUNIT_ASSERT_EQ(test, first, again);
+		KUNIT_ASSERT_MEMEQ(test, trial->back, trial->packed, first);
+	}
+}
+
+static void zstd_failures_leave_nothing_behind(struct kunit *test)
+{
+	struct zstd_trial *trial = test->priv;
+	unsigned int round, pieces;
+	int packed;
+
+	for (round = 0; round < 60; round++) {
+		pieces = round % 2 ? 1 : 7;
+		zstd_trial_fill(trial, SZ_4K);
+		packed = zstd_compressed(trial, SZ_4K, SZ_16K, pieces);
+		KUNIT_ASSERT_GT(test, packed, 0);
+		/* Cut, and without its magic. */
+		KUNIT_EXPECT_NE(test, zstd_decompressed(trial, packed / 2, SZ_4K, 1), SZ_4K);
+		trial->packed[0] ^= 0xff;
+		KUNIT_EXPECT_LT(test, zstd_decompressed(trial, packed, SZ_4K, pieces), 0);
+		/* Without room. */
+		KUNIT_EXPECT_LT(test, zstd_compressed(trial, SZ_4K, 16, 1), 0);
+		KUNIT_ASSERT_EQ(test, 0, zstd_round(trial, SZ_4K));
+	}
+}
+
+static int zstd_user(void *at)
+{
+	struct zstd_trial *trial = at;
+	int round;
+
+	for (round = 0; round < ROUNDS && !trial->err; round++) {
+		trial->err = zstd_round(trial, 1 + prandom_u32_state(&trial->random) % SZ_16K);
+		cond_resched();
+	}
+	complete(&trial->done);
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(1);
+	return 0;
+}
+
+static void zstd_users_at_once(struct kunit *test)
+{
+	struct zstd_trial *trials = kunit_kcalloc(test, USERS, sizeof(*trials), GFP_KERNEL);
+	struct task_struct *users[USERS] = { };
+	int k, err = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, trials);
+	for (k = 0; k < USERS && !err; k++) {
+		init_completion(&trials[k].done);
+		err = zstd_trial_make(&trials[k], 100 + k);
+	}
+	for (k = 0; k < USERS && !err; k++) {
+		users[k] = kthread_run(zstd_user, &trials[k], "zstd-%d", k);
+		err = PTR_ERR_OR_ZERO(users[k]);
+	}
+	for (k = 0; k < USERS; k++) {
+		if (!IS_ERR_OR_NULL(users[k])) {
+			wait_for_completion(&trials[k].done);
+			kthread_stop(users[k]);
+			KUNIT_EXPECT_EQ(test, 0, trials[k].err);
+		}
+		zstd_trial_free(&trials[k]);
+	}
+	KUNIT_EXPECT_EQ(test, 0, err);
+}
+
+static struct kunit_case zstd_cases[] = {
+	KUNIT_CASE(zstd_sizes_come_back),
+	KUNIT_CASE(zstd_pages_shrink_the_same_each_time),
+	KUNIT_CASE(zstd_failures_leave_nothing_behind),
+	KUNIT_CASE(zstd_users_at_once),
+	{}
+};
+
+static struct kunit_suite zstd_suite = {
+	.name = "crypto_zstd",
+	.init = zstd_test_init,
+	.exit = zstd_test_exit,
+	.test_cases = zstd_cases,
+};
+
+kunit_test_suite(zstd_suite);
+
+MODULE_LICENSE("GPL");
+MODULE_DESCRIPTION("KUnit tests of zstd in the crypto API");
