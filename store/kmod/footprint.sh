@@ -41,15 +41,14 @@ swap_on() {
 	mkswap /dev/"$device" >/dev/null && swapon /dev/"$device" || exit 3
 }
 
-# Without writing pages back, but in the part that is about it: what does not fit is not held.
+# Without a shrinker, but in the part that is about it. Writing back is allowed: without that a
+# page that does not compress is in no pool, stays in memory, and would count for nothing.
 zswap_on() {
 	pool=90
 	shrinker=N
-	writeback=0
 	if [ "$PART" = pressure ]; then
 		pool=5
 		shrinker=Y
-		writeback=1
 	fi
 	checked=N
 	[ "$level" != :checked ] || checked=Y
@@ -58,7 +57,7 @@ zswap_on() {
 	echo $checked >/sys/module/zword/parameters/check_writes || exit 3
 	echo $pool >$ZSWAP/max_pool_percent || exit 3
 	echo $shrinker >$ZSWAP/shrinker_enabled || exit 3
-	echo $writeback >/tmp/group/of/memory.zswap.writeback || exit 3
+	echo 1 >/tmp/group/of/memory.zswap.writeback || exit 3
 	echo Y >$ZSWAP/enabled || exit 3
 	device=${behind#/dev/}
 	mkswap "$behind" >/dev/null && swapon "$behind" || exit 3

@@ -151,6 +151,12 @@ to it, with vectors: they are of whole pages, since zword takes nothing
 else, so testmgr learns to have vectors of that size first. zswap then
 has it as a default that can be chosen.
 
+Beside zstd with contexts that are kept (a series of its own), zword's
+pool has 0.92 of the bytes and a mean fault takes 0.91 of the time; beside
+zstd as it is 0.91 and 0.74, beside lz4 0.65 and 0.96. That is user-mode
+Linux on 15 programs' pages that its tables never saw, medians of three
+rounds. Some programs lose: zstd is denser on text.
+
 Only the quick level is here: with bottom halves off, as zswap's callers
 have them, the dense one would take too long for its slowest pages.";
 
@@ -164,7 +170,14 @@ then done in one piece. For a page that is most of the time it takes.
 Have a request of one piece each way use contexts that stay in their
 stream; one of more pieces takes the workspace as before, and the next
 one begins it again. A stream's memory grows by that of a decompression
-context. What is written is the same to the byte.",
+context. What is written is the same to the byte.
+
+A program that needs 300 MiB of 256, with zswap, in user-mode Linux 7.2
+(medians of three rounds; no hardware, so compare ratios):
+
+            fill, s   mean fault, us   its 99.9th percentile, ms
+  before      5.60        101                10.3
+  after       4.52         78.9               3.34",
         copies: &[("xtask/kernel-patch/crypto/zstd.patch", "crypto/zstd.c")],
         edits: &[],
     },
