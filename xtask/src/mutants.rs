@@ -127,7 +127,7 @@ pub const ROOMS: &[Room] = &[
     rust("statistics", 10, ["zmeld-report", "statistics/"], &["zmeld-lab"]),
     rust("advice", 10, ["zmeld-config", "advice/"], &["zmeld-swap"]),
     rust("config", 10, ["zmeld-config", ""], &["zmeld-swap"]),
-    rust("memory", 5, ["zmeld-scan", "memory/"], &[]),
+    rust("memory", 5, ["zmeld-scan", "memory/"], &["zmeld"]),
     rust("scan", 10, ["zmeld-scan", ""], &["zmeld"]),
     rust("migrate", 5, ["zmeld-swap", "migrate/"], &["zmeld"]),
     rust("observe", 10, ["zmeld-swap", "observe/"], &[]),

@@ -309,12 +309,15 @@ const A_LIST: &str = "a list";
 /// Whether a key is a table of the configuration.
 fn is_table(path: &str) -> bool {
     let names: Vec<&str> = path.split('.').collect();
-    match names[..] {
-        ["tunables" | "watch" | "metrics"] => true,
-        ["watch", rule] => !matches!(rule, "interval" | "cpu_pressure_max"),
-        [TIERS, _, key] => key == "writeback",
-        _ => false,
-    }
+    matches!(
+        names[..],
+        ["tunables" | "watch" | "metrics"]
+            | [
+                "watch",
+                "recompress" | "writeback" | "meld" | "reclaim" | "guard"
+            ]
+            | [TIERS, _, "writeback"]
+    )
 }
 
 /// A value in words.

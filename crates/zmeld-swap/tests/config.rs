@@ -80,6 +80,34 @@ fn what_is_written_comes_back() {
     }
 }
 
+/// serde would take its items for the values of a table, in their order.
+#[test]
+fn no_key_takes_a_list_but_those_of_lists() {
+    let kind = |of| format!("[tier.a]\nkind = \"{of}\"\n");
+    for key in KEYS.iter() {
+        // A codec may be a list of some; the schema knows no default of it.
+        if key.default.starts_with('[') || key.name == "codec" {
+            continue;
+        }
+        let head = match key.of {
+            "Config" => String::new(),
+            "RamDevice" if key.name == "kind" => "[tier.a]\n".to_owned(),
+            "Swap" | "RamDevice" => kind("zmeld"),
+            "Zswap" => kind("zswap"),
+            "DiskSwap" => kind("disk"),
+            "Writeback" => kind("zram") + "[tier.a.writeback]\n",
+            "Tunables" | "Watch" | "Metrics" => format!("[{}]\n", key.of.to_lowercase()),
+            rule => format!("[watch.{}]\n", rule.trim_end_matches("Rule").to_lowercase()),
+        };
+        let found = said(&format!("{head}{} = []", key.name));
+        let words = format!("{}: is ", key.name);
+        assert!(
+            found.iter().any(|it| it.contains(&words)),
+            "{key:?}: {found:?}"
+        );
+    }
+}
+
 #[test]
 fn priorities_follow_the_order_unless_they_are_given() {
     // The order is that of the file, not of the alphabet.

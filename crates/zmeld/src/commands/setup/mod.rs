@@ -131,7 +131,7 @@ fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
 
 fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     let names = T::ALL.iter().map(|(name, _)| match *name {
-        // That what it says of it is told.
+        // Taken here, so that `named` refuses it with the one that is meant.
         "desktop" => PossibleValue::new("desktop").alias("laptop"),
         name => PossibleValue::new(name),
     });
