@@ -115,6 +115,10 @@ impl script::Case for Case {
         all
     }
 
+    fn recorded(&self) -> Vec<String> {
+        self.everything()
+    }
+
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         let (machine, mut notes) = (&self.machine, Vec::new());
         let (options, keep_files, rest) = options(rest);

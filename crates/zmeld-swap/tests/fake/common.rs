@@ -302,7 +302,7 @@ impl Machine {
                 } else if path.is_dir() {
                     folders.push(path);
                 } else if !path.starts_with(own) && !path.ends_with("diskseq") {
-                    let mut text = fs::read(&path).unwrap();
+                    let mut text = fs::read(&path).unwrap_or_default();
                     text.truncate(4096);
                     // A header's UUID is new each time.
                     if let Some(uuid) = text.get_mut(1036..1052) {

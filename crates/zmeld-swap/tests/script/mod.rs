@@ -29,10 +29,14 @@
 //! ```
 //!
 //! Words may leave out some with " ... "; "^" is the line's begin, "$" its end.
+//!
+//! All that came out of a file's cases, and all that its steps wrote, is held against what did
+//! before: `FILE.shown` has each line once, behind how often it came. With ZMELD_SHOW=1 it is written.
 
 #![allow(dead_code)] // Not every crate of tests has a use for all of it.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -48,6 +52,35 @@ pub trait Case {
     /// State that a failed step leaves alone.
     fn everything(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether `FILE.shown` has what comes out.
+    fn is_recorded(&self) -> bool {
+        true
+    }
+
+    /// State that `FILE.shown` has the changes of: all files but zmeld's own.
+    fn recorded(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut folders = vec![self.root()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                if kind.is_dir() && !path.ends_with("run/zmeld") {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    let text = fs::read(&path).unwrap_or_default();
+                    let text = String::from_utf8_lossy(&text);
+                    all.push(format!("{} {text}", path.display()));
+                }
+            }
+        }
+        all
+    }
+
+    /// A line for `FILE.shown`, without what differs from run to run.
+    fn lasting(&self, line: &str) -> String {
+        line.replace(&*self.root().to_string_lossy(), "")
     }
 
     /// A step that is the same on every machine; whether it is one.
@@ -86,7 +119,7 @@ pub trait Case {
                 expected.push(line.trim_start());
             }
             let place = format!("{}:{number}: {step}", script.file);
-            let before = self.everything();
+            let (before, recorded) = (self.everything(), self.recorded());
             let (what, rest) = step.split_once(' ').unwrap_or((step, ""));
             let outcome = match what {
                 "with" => continue,
@@ -102,6 +135,7 @@ pub trait Case {
                 _ => self.step(script, what, rest, &place),
             };
             outcome.check(&expected, &place);
+            script.record(what, &outcome, self, recorded);
             if !outcome.errors.is_empty() && !expected.contains(&"changed") {
                 assert!(self.everything() == before, "{place} changed something");
             }
@@ -147,6 +181,12 @@ pub fn run<C: Case>(file: &str, new: impl Fn() -> C) {
     }
     let is_there = !script.cases.is_empty();
     assert!(is_there && failed.is_empty(), "{file}: {failed:#?}");
+    let is_recorded = new().is_recorded() && gives_files_away(&std::env::temp_dir());
+    if is_recorded {
+        let count = |(line, count): (&String, &usize)| format!("{count} {line}\n");
+        let all: String = script.shown.borrow().iter().map(count).collect();
+        shown(&file.replace(".txt", ".shown"), &all);
+    }
 }
 
 /// Takes the steps of that part, on that machine.
@@ -154,6 +194,9 @@ pub fn take<C: Case>(file: &str, part: &str, mut case: C) -> C {
     case.steps(&Script::read(file), &[(0, format!("do {part}"))]);
     case
 }
+
+/// Of a line of `FILE.shown`, so many characters.
+const LINE_MAX: usize = 300;
 
 /// A line and where it stands.
 pub type Line = (usize, String);
@@ -200,9 +243,40 @@ pub struct Script {
     texts: BTreeMap<String, String>,
     parts: BTreeMap<String, Vec<Line>>,
     cases: Vec<(String, Vec<Line>)>,
+    /// Lines that came out, and how often.
+    shown: RefCell<BTreeMap<String, usize>>,
 }
 
 impl Script {
+    /// Notes what a step said and, where it said something, what it wrote.
+    fn record(
+        &self,
+        what: &str,
+        outcome: &Outcome,
+        case: &(impl Case + ?Sized),
+        before: Vec<String>,
+    ) {
+        if !case.is_recorded() || outcome.lines.is_empty() && outcome.errors.is_empty() {
+            return;
+        }
+        let note = |sign: &str, line: &str| {
+            let line = case.lasting(line).replace('\n', "\\n");
+            let line: String = line.trim_end().chars().take(LINE_MAX).collect();
+            *self
+                .shown
+                .borrow_mut()
+                .entry(format!("{what} {sign} {line}"))
+                .or_default() += 1;
+        };
+        outcome.lines.iter().for_each(|line| note("+", line));
+        for (error, kind) in &outcome.errors {
+            note("!", &format!("{error} ({kind})"));
+        }
+        let (before, after) = (BTreeSet::from_iter(before), case.recorded());
+        let written = after.iter().filter(|line| !before.contains(*line));
+        written.for_each(|line| note("writes", line));
+    }
+
     fn read(file: &str) -> Script {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let mut script = Script {
