@@ -52,7 +52,7 @@ pub use codec::Codec;
 pub use encryption::{Cipher, Encryption, EncryptionKind};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
 pub use location::Location;
-pub use reclaim::{Mechanism, ReclaimRule};
+pub use reclaim::ReclaimRule;
 pub use settings::{
     GuardRule, KernelValue, MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables,
     Watch, WritebackRule,

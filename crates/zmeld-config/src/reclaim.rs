@@ -21,9 +21,7 @@ pub struct ReclaimRule {
     /// sound have.
     #[default = true]
     pub protect_real_time: bool,
-    /// Mechanism of reclaim.
-    pub mechanism: Mechanism,
-    /// By `lru_gen`, only what was not used for so long.
+    /// Only what was not used for so long.
     #[default(Span::seconds(60))]
     pub idle_after: Span,
     /// How often a little is reclaimed.
@@ -42,22 +40,4 @@ pub struct ReclaimRule {
     /// to.
     #[default(Percent::of_hundredths(20))]
     pub refault_max: Percent,
-}
-
-/// By what memory is reclaimed.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Mechanism {
-    /// By `lru_gen` where the kernel has it, else by `memory.reclaim` where a group has it.
-    #[default]
-    Auto,
-    /// By the kernel's multi-generational LRU, where it is known what was not used for how
-    /// long (version 2, Linux 6.1, `CONFIG_LRU_GEN`).
-    LruGen,
-    /// By a control group's file, where the kernel chooses the pages (version 2, Linux
-    /// 5.19).
-    #[serde(rename = "memory.reclaim")]
-    MemoryReclaim,
 }

@@ -1,6 +1,5 @@
 //! `zmeld watch` on a machine made of files: what is written where, when, and what is left
-//! alone. Its kernel makes a control group smaller when `memory.reclaim` is written, and does
-//! what is ordered of generations. The cases are in `watch` and `reclaim`.
+//! alone. Its kernel does what is ordered of generations. The cases are in `watch` and `reclaim`.
 
 #[path = "script/findings.rs"]
 mod as_lines;
@@ -20,7 +19,7 @@ use script::{Outcome, Script};
 use zmeld_config::{Config, RamDriver};
 use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
-use zmeld_linux::lru_gen::{self, Generation, GroupGenerations};
+use zmeld_linux::lru_gen::{self, Generation, GroupGenerations, Node, ENABLED, PATH};
 use zmeld_linux::Host;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::setup::journal::State;
@@ -32,7 +31,7 @@ use zmeld_swap::watch::Watcher;
 
 const MIB: u64 = 1 << 20;
 
-/// Reclaims down to what a group's file `in_use` says, and does what a tier's device is told.
+/// Does what it is ordered of generations, and what a tier's device is told.
 struct Kernel {
     /// The watch is told to stop.
     stop: AtomicBool,
@@ -69,7 +68,6 @@ impl Access for Kernel {
         let value = std::str::from_utf8(value).unwrap();
         match name {
             "lru_gen" => return generations(self, path, value),
-            "memory.reclaim" => return reclaim(path, value.parse().unwrap()),
             _ => of_device(path, name, value)?,
         }
         if ["recompress", "writeback"].contains(&name) {
@@ -122,22 +120,6 @@ fn of_device(path: &Path, name: &str, value: &str) -> io::Result<()> {
 fn append(path: &Path, line: &str) -> io::Result<()> {
     let before = fs::read_to_string(path).unwrap_or_default();
     fs::write(path, format!("{before}{line}\n"))
-}
-
-/// Makes a group smaller, as far as it is not in use.
-fn reclaim(path: &Path, wanted: u64) -> io::Result<()> {
-    let number = |name: &str| -> u64 {
-        let text = fs::read_to_string(path.with_file_name(name)).unwrap();
-        text.trim().parse().unwrap()
-    };
-    let (now, in_use) = (number("memory.current"), number("in_use"));
-    let given = wanted.min(now.saturating_sub(in_use));
-    let left = (now - given).to_string();
-    fs::write(path.with_file_name("memory.current"), left)?;
-    match given == wanted {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(11)),
-    }
 }
 
 /// Does what is ordered of generations, and notes it in `orders` beside that file.
@@ -296,7 +278,7 @@ impl Machine {
         machine
     }
 
-    fn with_groups() -> Machine {
+    fn with_groups(release: &str) -> Machine {
         let mounts = "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
         let memory = "MemTotal: 4000 kB\nMemFree: 1000 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n";
         let files = [
@@ -305,9 +287,12 @@ impl Machine {
             ("proc/uptime", "1000.00 1.00\n"),
             ("proc/sys/kernel/random/boot_id", "boot-1\n"),
             ("proc/meminfo", memory),
+            ("proc/sys/kernel/osrelease", release),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
         ];
         let machine = Machine::within(Host::planted(&files).0);
+        machine.put(ENABLED, "0x0007\n");
+        machine.put(PATH, "");
         for group in ["system.slice", "system.slice/zmeld-watch.service"] {
             machine.group(group, 100, 0);
         }
@@ -321,9 +306,34 @@ impl Machine {
     /// A group of so many MiB, of which so many are in use.
     fn group(&self, name: &str, mib: u64, in_use_mib: u64) {
         self.file(name, "memory.current", &(mib * MIB).to_string());
-        self.file(name, "in_use", &(in_use_mib * MIB).to_string());
         self.file(name, "memory.swap.current", "0");
-        self.file(name, "memory.reclaim", "");
+        let path = Path::new("/").join(name);
+        let mut groups = self.generations();
+        groups.retain(|group| group.path != path);
+        let last = groups.iter().map(|group| group.id).max();
+        // What is idle is in the oldest one; none is old enough for the next to begin.
+        let (page, idle_mib) = (rustix::param::page_size() as u64, mib - in_use_mib);
+        let generations = [
+            (900_000, idle_mib),
+            (800_000, 0),
+            (1000, in_use_mib),
+            (10, 0),
+        ];
+        let generation = |(number, (age_ms, mib)): (u64, (u64, u64))| Generation {
+            number,
+            age_ms,
+            anonymous_pages: mib * MIB / page,
+            file_pages: 0,
+        };
+        groups.push(GroupGenerations {
+            id: last.unwrap_or(0) + 1,
+            path,
+            nodes: vec![Node {
+                node: 0,
+                generations: (1..).zip(generations).map(generation).collect(),
+            }],
+        });
+        self.put(PATH, &told(&groups));
         self.cost(name, "0", "0");
     }
 
@@ -345,8 +355,6 @@ impl Machine {
 
     /// The kernel tells that of generations, of groups of 400 MiB each.
     fn told(&self, told: &str) {
-        self.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
-        self.put("sys/kernel/debug/lru_gen", told);
         for line in told.lines().filter(|line| line.starts_with("memcg")) {
             let path = line.split(' ').nth(2).unwrap().trim_start_matches('/');
             if !self.dir.path().join("sys/fs/cgroup").join(path).exists() {
@@ -355,6 +363,7 @@ impl Machine {
                 self.file(path, "memory.low", "0");
             }
         }
+        self.put(PATH, told);
     }
 
     fn memory(&self, group: &str) -> u64 {
@@ -401,7 +410,7 @@ impl Machine {
     }
 
     fn generations(&self) -> Vec<GroupGenerations> {
-        let text = fs::read(self.dir.path().join("sys/kernel/debug/lru_gen")).unwrap();
+        let text = fs::read(self.host.path(PATH)).unwrap();
         lru_gen::parse(&text, |_| true)
     }
 
@@ -412,7 +421,7 @@ impl Machine {
         nodes
             .flat_map(|it| &mut it.generations)
             .for_each(|it| it.age_ms += ms);
-        self.put("sys/kernel/debug/lru_gen", &told(&groups));
+        self.put(PATH, &told(&groups));
     }
 
     fn observe(&self) -> Observation {
@@ -615,10 +624,10 @@ fn each_case_comes_out_as_it_says() {
 
 #[test]
 fn each_case_of_the_rule_that_reclaims_comes_out_as_it_says() {
-    script::run("reclaim/rule.txt", Machine::with_groups);
+    script::run("reclaim/rule.txt", || Machine::with_groups("6.16.0"));
 }
 
 #[test]
 fn each_case_of_generations_comes_out_as_it_says() {
-    script::run("reclaim/generations.txt", Machine::with_groups);
+    script::run("reclaim/generations.txt", || Machine::with_groups("6.12.1"));
 }

@@ -257,7 +257,7 @@ print(f'swapped_kib={swapped[0]}')
          workload = {{ kind = \"command\", reads = \"figures\", command = [\"python3\", \"-c\", {script:?}] }}\n\
          [[variant]]\nname = \"reclaim\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lz4\", size = \"256MiB\" }}\n\
-         watch.reclaim = {{ mechanism = \"lru_gen\", step = \"1%\", idle_after = \"30s\" }}\n"
+         watch.reclaim = {{ step = \"1%\", idle_after = \"30s\" }}\n"
     );
     let path = write(folder.path(), "idle.toml", text_of_recipe.as_bytes());
     let result = folder.path().join("r.json");

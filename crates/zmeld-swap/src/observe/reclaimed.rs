@@ -38,19 +38,13 @@ pub struct Reclaimed {
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,
-    /// By what: `lru_gen` or `memory.reclaim`.
-    #[serde(default)]
-    pub mechanism: String,
-    /// Why by that.
-    #[serde(default)]
-    pub mechanism_why: String,
     /// In RAM when it was first looked at.
     pub first_memory_bytes: u64,
     /// In RAM now.
     pub memory_bytes: u64,
     /// In swap now.
     pub swap_bytes: u64,
-    /// Bytes asked for and reclaimed, in all; by `lru_gen` those that went to swap.
+    /// Bytes asked for that went to swap, in all.
     pub reclaimed_bytes: u64,
     /// Bytes reclaimed by anybody that are back, in all.
     pub came_back_bytes: u64,
@@ -58,8 +52,8 @@ pub struct ReclaimedGroup {
     pub stalled_us: u64,
     /// The share of its memory that is reclaimed at a time, at most.
     pub step: f64,
-    /// After how many seconds its memory is idle, where that is longer now than the rule has it,
-    /// by `lru_gen`: too much came back.
+    /// After how many seconds its memory is idle, where that is longer now than the rule has it:
+    /// too much came back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_after_s: Option<u64>,
     /// Why nothing is reclaimed from it for now.

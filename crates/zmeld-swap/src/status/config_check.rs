@@ -8,7 +8,7 @@ use crate::setup::journal::State;
 use crate::setup::plan::Plan;
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
-use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimRule, Severity};
+use zmeld_config::{Config, Finding, FindingId, GroupPattern, ReclaimRule, Severity};
 use zmeld_guard as guard;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::groups::{outlook, Outlook};
@@ -130,27 +130,12 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
     problems.extend(guarding(host, config));
 }
 
-/// The first thing that the kernel lacks for a `[watch.reclaim]` rule.
+/// The first thing that the machine lacks for a `[watch.reclaim]` rule.
 pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
-    let rule = config.watch.reclaim.as_ref()?;
-    let hierarchy = match reclaim::hierarchy(host) {
-        Err(err) => return Some(mind("watch.reclaim", err.to_string())),
-        Ok(hierarchy) => hierarchy,
-    };
-    let why = match rule.mechanism {
-        _ if config.accept.contains(&FindingId::UnusedRule) => None,
-        Mechanism::LruGen => {
-            reclaim::no_generations(host).map(|why| format!("{why}; or write mechanism = \"auto\""))
-        }
-        _ => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
-    };
-    Some(
-        mind(
-            "watch.reclaim.mechanism",
-            format!("nothing can be reclaimed: {}", why?),
-        )
-        .of(FindingId::UnusedRule),
-    )
+    let rule = config.watch.reclaim.as_ref();
+    rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule))?;
+    let what = format!("nothing can be reclaimed: {}", reclaim::lacks(host)?);
+    Some(mind("watch.reclaim", what).of(FindingId::UnusedRule))
 }
 
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {

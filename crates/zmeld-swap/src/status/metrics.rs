@@ -216,10 +216,6 @@ families! {
         |view| per_group(view, |group| group.came_back_bytes as f64);
     "zmeld_reclaim_stalled_seconds_total" counter "Time in which tasks of such a control group waited for memory." =>
         |view| per_group(view, |group| group.stalled_us as f64 / 1e6);
-    "zmeld_reclaim_info" gauge "1 for each such control group, with what memory is reclaimed by there." =>
-        |view| view.now.reclaim.iter().flat_map(|it| &it.groups).take(GROUPS_MAX).map(|it| {
-            sample(1.0, &[("cgroup", &it.group), ("mechanism", &it.mechanism)])
-        }).collect();
     "zmeld_guard_short" gauge "1 while zmeld-guard says that memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
     "zmeld_guard_ended_total" counter "Processes that zmeld-guard ended for want of memory since it began." =>

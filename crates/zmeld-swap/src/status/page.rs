@@ -1,9 +1,8 @@
 //! A status: all that was read, what is wrong, and how people read it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
+use crate::observe::reclaimed::ProtectedGroup;
 use crate::observe::{
     Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
 };
@@ -317,7 +316,6 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     let mut notes: Vec<String> = holding
         .map(|why| format!("held back everywhere: {why}"))
         .collect();
-    notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
         if let Some(seconds) = group.idle_after_s {
             let time = zmeld_report::units::duration(std::time::Duration::from_secs(seconds));
@@ -331,24 +329,6 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     }
     notes.extend(left_alone(&reclaim.protected, &reclaim.unmatched));
     section.list(notes)
-}
-
-fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
-    let mut by: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-    for group in groups.iter().filter(|group| !group.mechanism.is_empty()) {
-        let way = (group.mechanism.as_str(), group.mechanism_why.as_str());
-        by.entry(way).or_default().push(&group.group);
-    }
-    let is_one = by.len() == 1;
-    let line = |((mechanism, why), groups): ((&str, &str), Vec<&str>)| {
-        let from = match (is_one, groups.len()) {
-            (true, _) => String::new(),
-            (false, all) if all > GROUPS_SHOWN => format!(" from {} groups", count(all as u64)),
-            (false, _) => format!(" from {}", groups.join(", ")),
-        };
-        format!("by {mechanism}{from}: {why}")
-    };
-    by.into_iter().map(line).collect()
 }
 
 fn guarded(guard: &Guarded) -> Section {

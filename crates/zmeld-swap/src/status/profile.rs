@@ -4,7 +4,7 @@
 //! Only what is there is named: a group's name is written where the machine has such a
 //! group now. Each entry has its reason as a comment.
 
-use crate::watch::{reclaim, Error};
+use crate::watch::reclaim;
 use zmeld_config::{
     Comments, Config, GroupPattern, GuardRule, MeldRule, Named, RamDriver, ReclaimRule,
 };
@@ -128,7 +128,7 @@ impl Profile {
             Profile::Server if ram_bytes <= SMALL_BYTES => "more than",
             Profile::Small | Profile::Pi => return None,
             _ => {
-                let why = cannot_reclaim(host)?;
+                let why = reclaim::lacks(host)?;
                 return Some(format!(
                     "profile {name} reclaims nothing ahead of time: {why}"
                 ));
@@ -154,7 +154,7 @@ impl Profile {
             // Their processor and their card have better things to do.
             Profile::Small | Profile::Pi => return,
         };
-        if let Some(why) = cannot_reclaim(host) {
+        if let Some(why) = reclaim::lacks(host) {
             let head = format!("{head} Nothing is reclaimed ahead of time: {why}.");
             say("", &head);
         } else {
@@ -201,14 +201,6 @@ fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
     };
     let is_one = |it: &GroupPattern| !found.unmatched.contains(&it.to_string());
     named.iter().filter(|it| is_one(it)).cloned().collect()
-}
-
-fn cannot_reclaim(host: &Host) -> Option<String> {
-    match reclaim::hierarchy(host) {
-        Err(Error::CannotReclaim(why)) => Some(why),
-        Err(err) => Some(err.to_string()),
-        Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
-    }
 }
 
 fn is_there(host: &Host, group: &str) -> bool {

@@ -382,7 +382,6 @@ impl Grammar {
                     "[\"/user.slice\"]",
                 ],
             ),
-            (_, "mechanism") => one(random, &["\"auto\"", "\"lru_gen\"", "\"memory.reclaim\""]),
             (_, "on_end") => one(
                 random,
                 &[

@@ -62,9 +62,12 @@ const BATCH_PAGES: u64 = 64;
 /// The name space of control groups in which the kernel's paths are those seen here.
 const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
 
-/// Why it cannot be used here.
+/// Why it cannot be used here, as far as who asks may look.
 pub(super) fn why_not(host: &Host) -> Option<String> {
-    match enabled(host) {
+    let bits = host.read_optional(ENABLED).ok().flatten();
+    let bits =
+        bits.and_then(|text| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
+    match bits {
         None => return Some("the kernel has no lru_gen (Linux 6.1, CONFIG_LRU_GEN)".to_owned()),
         Some(bits) if bits & WALKS != WALKS => {
             return Some(format!(
@@ -82,19 +85,15 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
         Err(err) if zmeld_linux::host::is_absent(&err.cause) => Some(format!(
             "{PATH} is not there (mount -t debugfs none /sys/kernel/debug)"
         )),
+        Err(err) if err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => None,
         // A kernel that is locked down shows it to nobody.
         Err(err) => Some(format!("lru_gen is not available: {err}")),
     }
 }
 
-pub(super) fn enabled(host: &Host) -> Option<u64> {
-    let text = host.read_optional(ENABLED).ok().flatten()?;
-    u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
-}
-
 /// Returns true if the kernel's refusal is lasting.
 pub(super) fn is_lasting(err: &HostError) -> bool {
-    err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT])
+    err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS])
 }
 
 #[derive(Debug)]

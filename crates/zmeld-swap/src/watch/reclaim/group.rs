@@ -29,21 +29,15 @@ pub(super) struct Reading {
     pub swap_bytes: u64,
     /// How long some task waited for memory, in all.
     pub stalled_us: u64,
-    /// Pages that were reclaimed and are back, in all.
+    /// Pages that were swapped out and are back, in all.
     pub refaults: u64,
     /// Pages that came out of swap, in all, where that is told (Linux 6.13; of zswap before).
     pub swapped_in: u64,
 }
 
 impl Reading {
-    /// None where the group is gone, or its kernel does not measure pressure. `is_swapped`: only
-    /// what can be swapped was reclaimed, and may come back; else files, too.
-    pub fn take(
-        host: &Host,
-        group: &Path,
-        is_swapped: bool,
-        at: Instant,
-    ) -> Result<Option<Reading>, HostError> {
+    /// None where the group is gone, or its kernel does not measure pressure.
+    pub fn take(host: &Host, group: &Path, at: Instant) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
         let (Some(memory_bytes), Some(stat), Some(pressure)) = (
             host.number(group.join("memory.current"))?,
@@ -53,25 +47,15 @@ impl Reading {
             return Ok(None);
         };
         let counted = |name: &str| counters::count(&stat, name);
-        let (refaults, swapped_in) = match is_swapped {
-            // With generations, a page that comes back on another node is no refault.
-            true => (
-                counted("workingset_refault_anon"),
-                counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
-            ),
-            false => (
-                counted("workingset_refault_anon") + counted("workingset_refault_file"),
-                0,
-            ),
-        };
         Ok(Some(Reading {
             at,
             memory_bytes,
             kept_bytes: kept(host, group)?.unwrap_or(0),
             swap_bytes: host.number(group.join("memory.swap.current"))?.unwrap_or(0),
             stalled_us: pressure.some.total_us,
-            refaults,
-            swapped_in,
+            // With generations, a page that comes back on another node is no refault.
+            refaults: counted("workingset_refault_anon"),
+            swapped_in: counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
         }))
     }
 

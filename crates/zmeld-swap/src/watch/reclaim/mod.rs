@@ -1,14 +1,9 @@
 //! Reclaims idle memory of control groups before it is needed, a little at a time, as
 //! long as what it costs stays below what the rule allows.
 //!
-//! By `memory.reclaim` of version 2 of control groups (Linux 5.19): the kernel chooses
-//! the pages, by its own lists of what was used last, from the page cache and from
-//! what can be swapped. `memory.min` and `memory.low` of groups below hold there; those
-//! of the group itself the kernel passes over where it is asked by itself, so that here
-//! nothing is asked of what they keep.
-//!
-//! The multi-generational LRU (Linux 6.1) is used where the kernel has one: it tells, page by page,
-//! for how long memory was not used.
+//! The multi-generational LRU (Linux 6.1) tells, page by page, for how long memory was not used.
+//! `memory.reclaim` of a group is not asked: the kernel chooses there what may have been used a
+//! moment ago, and the group rests at the first pages that come back.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -25,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{Host, HostError};
@@ -38,7 +32,7 @@ use super::Listener;
 use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
 use crate::observe::run_folder;
 use crate::watch::Error;
-use zmeld_config::{Mechanism, ReclaimRule};
+use zmeld_config::ReclaimRule;
 use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 
 /// How often groups and real-time threads are looked for.
@@ -56,11 +50,6 @@ const SWAP_FREE_MIN: f64 = 0.1;
 /// and not again before this is, lest it goes to and fro.
 const SWAP_FREE_AGAIN: f64 = 0.15;
 
-/// Why a group's own file is used, or not.
-const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
-const BY_AGE: &str = "the kernel says for how long pages were not used";
-const SAID_SO: &str = "mechanism says so";
-const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
 /// Why a group rests from which less came than was asked for.
 const NO_MORE: &str = "the kernel finds no more that is idle";
@@ -79,7 +68,7 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 ///
 /// # Errors
 /// When nothing can be reclaimed there.
-pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
         Err(HostError::GroupsUnseen) => {
@@ -95,27 +84,12 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     Err(Error::CannotReclaim(why.to_owned()))
 }
 
-/// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
-/// file.
-pub fn no_mechanism(host: &Host, hierarchy: &Hierarchy) -> Option<&'static str> {
-    let mut has_file = false;
-    host.each_folder(&hierarchy.top, &mut |name| {
-        has_file = host.exists(hierarchy.top.join(name).join("memory.reclaim"));
-        !has_file
-    })
-    .ok()?;
-    (!has_file && no_generations(host).is_some()).then_some(NO_FILE)
-}
-
-/// Why nothing can be reclaimed by `lru_gen` there, as far as who asks may look.
-pub fn no_generations(host: &Host) -> Option<String> {
-    let read = host.read_start(Path::new(zmeld_linux::lru_gen::PATH), 1);
-    let is_shut = |err: zmeld_linux::FileError| {
-        err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
-    };
-    match read.is_err_and(is_shut) {
-        true => None,
-        false => generations::why_not(host),
+/// What the machine lacks for reclaim, as far as who asks may look.
+pub fn lacks(host: &Host) -> Option<String> {
+    match hierarchy(host) {
+        Err(Error::CannotReclaim(why)) => Some(why),
+        Err(err) => Some(err.to_string()),
+        Ok(_) => generations::why_not(host),
     }
 }
 
@@ -134,9 +108,8 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
 #[derive(Debug)]
 struct ReclaimTarget {
     shown: String,
-    /// Its path as the kernel tells it, where that goes by generations; none: by its file.
-    path: Option<PathBuf>,
-    why: String,
+    /// Its path as the kernel tells it.
+    path: PathBuf,
     /// Its account; none before the first look.
     account: Option<Account>,
 }
@@ -203,14 +176,13 @@ pub(super) struct Reclaimer {
     noted: Option<Instant>,
     targets: Targets,
     groups: BTreeMap<PathBuf, ReclaimTarget>,
-    /// The kernel's generations in this round, where they are used.
+    /// The kernel's generations in this round.
     told: Option<LruGenSnapshot>,
     walks: Walks,
     /// Not all of them were told, and that was said.
     is_cut: bool,
-    /// Why generations are not used, and which parts of them were on when that was asked. What
-    /// others do to the machine from then on changes nothing of it, so that no account is lost.
-    no_generations: Option<(Option<u64>, Option<String>)>,
+    /// Why the kernel takes no orders.
+    refused: Option<String>,
     holding: Option<String>,
     /// Why it is not known from where memory may be reclaimed.
     blind: Option<String>,
@@ -243,8 +215,7 @@ const LEARNT: &str = "/run/zmeld/reclaim-learnt.json";
 #[derive(Debug)]
 struct Account {
     shown: String,
-    /// By what, where it is not the group's file.
-    generations: Option<Generations>,
+    generations: Generations,
     first: Reading,
     history: History,
     pace: Pace,
@@ -322,12 +293,11 @@ impl Reclaimer {
         let accounts = self.groups.values().filter_map(|it| it.account.as_ref());
         let learnt = accounts.filter_map(|account| {
             let (step, rest, left) = account.pace.learnt(now)?;
-            let generations = account.generations.as_ref();
             let learnt = Learnt {
                 step,
                 rest_s: rest.as_secs(),
                 resting_s: left.as_secs(),
-                idle_after_s: generations.and_then(Generations::longer_s),
+                idle_after_s: account.generations.longer_s(),
             };
             Some((account.shown.clone(), learnt))
         });
@@ -402,9 +372,9 @@ impl Reclaimer {
         accounts.map(|it| it.reclaimed_bytes).sum()
     }
 
-    /// The kernel's generations now, where they are used.
+    /// The kernel's generations now.
     fn tell(&mut self, round: &mut Round) -> Option<LruGenSnapshot> {
-        let paths = self.groups.values().filter_map(|it| it.path.as_deref());
+        let paths = self.groups.values().map(|target| target.path.as_path());
         let paths: BTreeSet<&Path> = paths.collect();
         if paths.is_empty() {
             return None;
@@ -424,7 +394,7 @@ impl Reclaimer {
                 Some(told)
             }
             Err(err) => {
-                self.refused_generations(err, round);
+                self.refuse(err, round);
                 None
             }
         }
@@ -438,26 +408,25 @@ impl Reclaimer {
         };
         let mut due = Vec::new();
         for (group, target) in &self.groups {
-            let account = target.account.as_ref();
-            let generations = account.and_then(|it| it.generations.as_ref());
-            due.extend(generations.into_iter().flat_map(|it| it.due(told, group)));
+            let accounts = target.account.iter();
+            due.extend(accounts.flat_map(|account| account.generations.due(told, group)));
         }
         let mut begun = 0;
         if let Err(err) = self.walks.begin(due, &mut begun, round) {
-            self.refused_generations(err, round);
+            self.refuse(err, round);
         }
         begun > 0
     }
 
-    /// Tells of an error; where it stays so, memory goes by something else.
-    fn refused_generations(&mut self, err: HostError, round: &mut Round) {
-        if generations::is_lasting(&err) {
-            if let Some((_, why_not)) = &mut self.no_generations {
-                *why_not = Some(format!("lru_gen is not available: {err}"));
+    /// Tells of an error; where it stays so, nothing more is reclaimed.
+    fn refuse(&mut self, err: HostError, round: &mut Round) {
+        match generations::is_lasting(&err) {
+            true => {
+                self.refused = Some(format!("lru_gen is not available: {err}"));
+                self.chosen = None;
             }
-            self.chosen = None;
+            false => self.fail(err.into(), round),
         }
-        self.fail(err.into(), round);
     }
 
     /// Tells of an error; of one that stays once, and of many a few a minute.
@@ -473,15 +442,8 @@ impl Reclaimer {
     fn choose(&mut self, round: &mut Round) -> Result<(), Error> {
         let host = round.host;
         let hierarchy = hierarchy(host)?;
-        if self.rule.mechanism != Mechanism::MemoryReclaim {
-            let bits = generations::enabled(host);
-            if self
-                .no_generations
-                .as_ref()
-                .is_none_or(|known| known.0 != bits)
-            {
-                self.no_generations = Some((bits, generations::why_not(host)));
-            }
+        if let Some(why) = self.refused.clone().or_else(|| generations::why_not(host)) {
+            return Err(Error::CannotReclaim(why));
         }
         self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), round.stop)?;
         if round.is_stopped() {
@@ -510,45 +472,17 @@ impl Reclaimer {
         host: &Host,
         hierarchy: &Hierarchy,
     ) -> Result<BTreeMap<PathBuf, ReclaimTarget>, Error> {
-        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
-        let no_swap = group::no_swap(host);
         let mut places = BTreeMap::new();
         let mut lacking = None;
         for (group, shown) in &self.targets.groups {
-            let has = |file: &str| host.exists(group.join(file));
-            let mechanism = self.rule.mechanism;
-            // By generations nothing goes that has nowhere to go.
-            let why_not = match (&no_generations, no_swap) {
-                (None, None) if mechanism == Mechanism::Auto => {
-                    group::no_swap_of(host, group)?.map(str::to_owned)
-                }
-                (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
-                (known, _) => known.clone(),
-            };
-            // Without a slash at the end.
-            let by_age = || Some(hierarchy.kernel_path(group).components().collect());
-            let (path, why) = match (mechanism, why_not) {
-                (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
-                (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
-                (Mechanism::LruGen, Some(why_not)) => {
-                    lacking = Some(why_not);
-                    continue;
-                }
-                _ if !has("memory.reclaim") => {
-                    lacking = Some(NO_FILE.to_owned());
-                    continue;
-                }
-                (Mechanism::Auto, Some(why_not)) => (None, format!("{BY_KERNEL}; {why_not}")),
-                (Mechanism::MemoryReclaim, _) => (None, BY_KERNEL.to_owned()),
-            };
-            if !has("memory.pressure") {
+            if !host.exists(group.join("memory.pressure")) {
                 lacking = Some(NO_PRESSURE.to_owned());
                 continue;
             }
             let target = ReclaimTarget {
                 shown: shown.clone(),
-                path,
-                why,
+                // Without a slash at the end.
+                path: hierarchy.kernel_path(group).components().collect(),
                 account: None,
             };
             places.insert(group.clone(), target);
@@ -582,7 +516,7 @@ impl Reclaimer {
         let Some(target) = self.groups.get_mut(group) else {
             return Ok(());
         };
-        let reading = Reading::take(host, group, target.path.is_some(), now)?;
+        let reading = Reading::take(host, group, now)?;
         let known = target.account.as_mut();
         let known = known
             .zip(reading)
@@ -628,12 +562,13 @@ impl Reclaimer {
             return Ok(());
         }
         if self.dry_run {
-            let mut text = format!("would reclaim {}", bytes(wanted));
-            if let Some(generations) = &account.generations {
-                let idle_after = generations.idle_after();
-                text += &format!(" at most, of what was not used for {idle_after}");
-            }
-            round.say(format!("{}: {text}", account.shown));
+            let text = format!(
+                "{}: would reclaim {} at most, of what was not used for {}",
+                account.shown,
+                bytes(wanted),
+                account.generations.idle_after()
+            );
+            round.say(text);
             return Ok(());
         }
         let has_begun = std::mem::replace(&mut account.has_begun, true);
@@ -653,9 +588,7 @@ impl Reclaimer {
         };
         // A refusal does not end the group's account.
         match account.reclaim(told, group, wanted, round) {
-            Err(Error::Host(err)) if account.generations.is_some() => {
-                self.refused_generations(err, round);
-            }
+            Err(Error::Host(err)) => self.refuse(err, round),
             Err(err) => self.fail(err, round),
             Ok(()) => {}
         }
@@ -679,17 +612,9 @@ impl Reclaimer {
 }
 
 impl ReclaimTarget {
-    fn mechanism(&self) -> &'static str {
-        match self.path {
-            Some(_) => "lru_gen",
-            None => "memory.reclaim",
-        }
-    }
-
     fn begins(&self, reading: Reading, how: &str) -> String {
         let memory = bytes(reading.memory_bytes);
-        let (by, why) = (self.mechanism(), &self.why);
-        format!("reclaimed from by {by}{how}, of {memory} ({why})")
+        format!("reclaimed from{how}, of {memory}")
     }
 
     fn note(&self) -> Option<ReclaimedGroup> {
@@ -698,8 +623,6 @@ impl ReclaimTarget {
         let page = rustix::param::page_size() as u64;
         Some(ReclaimedGroup {
             group: self.shown.clone(),
-            mechanism: self.mechanism().to_owned(),
-            mechanism_why: self.why.clone(),
             first_memory_bytes: first.memory_bytes,
             memory_bytes: last.memory_bytes,
             swap_bytes: last.swap_bytes,
@@ -707,7 +630,7 @@ impl ReclaimTarget {
             came_back_bytes: last.came_back_since(first) * page,
             stalled_us: last.stalled_us.saturating_sub(first.stalled_us),
             step: account.pace.step(),
-            idle_after_s: account.generations.as_ref().and_then(Generations::longer_s),
+            idle_after_s: account.generations.longer_s(),
             backing_off: account
                 .lacks
                 .map(str::to_owned)
@@ -719,12 +642,11 @@ impl ReclaimTarget {
 impl Account {
     fn new(target: &ReclaimTarget, rule: &ReclaimRule, first: Reading) -> Account {
         let idle_after = rule.idle_after.duration();
-        let path = target.path.clone();
         let mut history = History::default();
         history.add(first);
         Account {
             shown: target.shown.clone(),
-            generations: path.map(|path| Generations::new(path, idle_after)),
+            generations: Generations::new(target.path.clone(), idle_after),
             first,
             history,
             pace: Pace::new(rule.step.fraction(), first.at),
@@ -741,8 +663,8 @@ impl Account {
         let seconds = Duration::from_secs;
         let (rest, left) = (seconds(learnt.rest_s), seconds(learnt.resting_s));
         self.pace.go_on((learnt.step, rest, left), now);
-        if let Some((generations, idle_s)) = self.generations.as_mut().zip(learnt.idle_after_s) {
-            generations.go_on(idle_s, now);
+        if let Some(idle_s) = learnt.idle_after_s {
+            self.generations.go_on(idle_s, now);
         }
     }
 
@@ -758,17 +680,17 @@ impl Account {
         round: &mut Round,
     ) -> Result<bool, Error> {
         let host = round.host;
-        let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
-        let why = match &self.generations {
-            Some(_) if group::no_swap(host).is_some() => Some(group::NO_SWAP),
-            _ if is_kept(host)? => Some(KEPT_ABOVE),
-            None => None,
+        let why = if group::no_swap(host).is_some() {
+            Some(group::NO_SWAP)
+        } else if beyond_kept(host, group)? == 0 {
+            Some(KEPT_ABOVE)
+        } else if told.map_or(self.lacks == Some(CUT), |it| {
+            it.cuts_off(self.generations.path())
+        }) {
             // While it is not read again, it is as it was.
-            Some(_) if told.is_none() && self.lacks == Some(CUT) => Some(CUT),
-            Some(generations) if told.is_some_and(|it| it.cuts_off(generations.path())) => {
-                Some(CUT)
-            }
-            Some(_) => group::no_swap_of(host, group)?,
+            Some(CUT)
+        } else {
+            group::no_swap_of(host, group)?
         };
         // That not all is told is said once for all.
         let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
@@ -820,14 +742,12 @@ impl Account {
         let cost = self.cost(rule);
         let was_resting = self.pace.is_resting();
         let turn = self.pace.turn(memory_bytes, cost, now);
-        if let Some(generations) = &mut self.generations {
-            generations.calm_down(now);
-        }
+        self.generations.calm_down(now);
         if turn == Turn::BackOff {
             let mut why = self.why(rule, cost);
-            let generations = self.generations.as_mut();
-            let generations = generations.filter(|_| cost.comeback > cost.pressure);
-            if let Some(idle_after) = generations.and_then(|it| it.came_back(now)) {
+            let is_comeback = cost.comeback > cost.pressure;
+            let longer = is_comeback.then(|| self.generations.came_back(now));
+            if let Some(idle_after) = longer.flatten() {
                 why += &format!("; now only what is idle for {idle_after} goes");
             }
             round.say(format!("{}: backs off: {why}", self.shown));
@@ -864,52 +784,23 @@ impl Account {
     ) -> Result<(), Error> {
         let page = rustix::param::page_size() as u64;
         let wanted = wanted.min(beyond_kept(round.host, group)?) / page * page;
-        let Some(generations) = &mut self.generations else {
-            return self.reclaim_group(group, wanted, round);
-        };
         // None where it could not be read, which was told, or is not to be read again so soon.
         let Some(told) = told else {
             self.pace.hold(round.now);
             return Ok(());
         };
         let mut taken = Taken::default();
-        let reclaimed = generations.reclaim(told, group, wanted, round, &mut taken);
+        let reclaimed = self
+            .generations
+            .reclaim(told, group, wanted, round, &mut taken);
         self.reclaimed_bytes += taken.bytes;
-        if generations.is_in_vain(taken) {
+        if self.generations.is_in_vain(taken) {
             self.pace.back_off(round.now);
             self.backing_off = Some(NO_MORE.to_owned());
         } else if !taken.is_seen {
             self.pace.hold(round.now);
         }
         Ok(reclaimed?)
-    }
-
-    /// Asks the kernel for it in pieces, so that a stop is heard in between.
-    fn reclaim_group(&mut self, group: &Path, wanted: u64, round: &Round) -> Result<(), Error> {
-        let host = round.host;
-        let mut before = self.last().memory_bytes;
-        let mut left = wanted;
-        while left > 0 && !round.is_over() {
-            let piece = left.min(PIECE_BYTES);
-            match host.write(group.join("memory.reclaim"), &piece.to_string()) {
-                Ok(()) => self.reclaimed_bytes += piece,
-                // The kernel found less than was asked for.
-                Err(err) if err.is(Errno::AGAIN) => {
-                    before = before.saturating_sub(wanted - left);
-                    let after = Reading::take(host, group, false, round.now)?;
-                    let after = after.map_or(before, |after| after.memory_bytes);
-                    self.reclaimed_bytes += before.saturating_sub(after).min(piece);
-                    self.pace.back_off(round.now);
-                    self.backing_off = Some(NO_MORE.to_owned());
-                    break;
-                }
-                // The group ended meanwhile, or the watch is to end.
-                Err(err) if err.is_absent() || err.is(Errno::INTR) => break,
-                Err(err) => return Err(err.into()),
-            }
-            left -= piece;
-        }
-        Ok(())
     }
 }
 
