@@ -20,9 +20,19 @@
 #define CODEC_DEFAULT "lzo-rle"
 #endif
 
+static const struct zm_codec_ops *codec_named(const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < zm_codec_count; i++)
+		if (sysfs_streq(text, zm_codecs[i]->name))
+			return zm_codecs[i];
+	return NULL;
+}
+
 static const struct zm_codec_ops *codec_default(void)
 {
-	const struct zm_codec_ops *ops = zm_codec_find(CODEC_DEFAULT);
+	const struct zm_codec_ops *ops = codec_named(CODEC_DEFAULT);
 
 	return ops ? ops : zm_codecs[0];
 }
@@ -92,16 +102,6 @@ static int names_show(const struct zm_codec_ops *chosen, char *text, int at)
 				    zm_codecs[i]->name);
 	at += sysfs_emit_at(text, at, "\n");
 	return at - from;
-}
-
-static const struct zm_codec_ops *codec_named(const char *text)
-{
-	size_t i;
-
-	for (i = 0; i < zm_codec_count; i++)
-		if (sysfs_streq(text, zm_codecs[i]->name))
-			return zm_codecs[i];
-	return NULL;
 }
 
 static int codec_set(struct zm_device *device, int priority, const char *name)

@@ -153,6 +153,16 @@ static inline void check_store(struct zm_store *store, u32 level,
 		    text);
 }
 
+/* The codec of that name, or NULL. */
+static inline const struct zm_codec_ops *zm_codec_find(const char *name)
+{
+	for (size_t i = 0; i < zm_codec_count; i++) {
+		if (strcmp(zm_codecs[i]->name, name) == 0)
+			return zm_codecs[i];
+	}
+	return NULL;
+}
+
 static inline void test_codec(struct zm_store_options *options, u32 priority,
 			      const char *codec)
 {

@@ -111,9 +111,9 @@ static int zword_page_decompress(void *ctx, const struct zm_codec_params *params
 }
 
 const struct zm_codec_ops zm_codec_zword = {
-	.name = "zword",
-	.level_min = ZWORD_LEVEL_GLANCE,
-	.level_max = ZWORD_LEVEL_ALL,
+	.name = zword_name,
+	.level_min = zword_level_min,
+	.level_max = zword_level_max,
 	.level_default = ZWORD_LEVEL_GLANCE,
 	.check_writes = true,
 	.prepare = zword_prepare,

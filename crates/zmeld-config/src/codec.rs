@@ -7,24 +7,35 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-type Known = (&'static str, Option<(i32, i32)>, bool);
+/// The codecs of zram and zmeld, a row each.
+const ROWS: &str = include_str!("../../../store/include/zmeld/codecs.h");
 
-/// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
-/// zword, which zmeld's module has, and zram up to 6.11 takes from zword.ko. A kernel may have
-/// been built without some. Each with the levels that make sense, none where it has no levels,
-/// and whether it takes a dictionary.
-const CODECS: [Known; 8] = [
-    ("lzo", None, false),
-    ("lzo-rle", None, false),
-    // For lz4 the level is its acceleration.
-    ("lz4", Some((1, 65_537)), true),
-    ("lz4hc", Some((1, 16)), true),
-    ("zstd", Some((-131_072, 22)), true),
-    ("deflate", Some((0, 9)), false),
-    ("842", None, false),
-    // From a glance at the page to a look at all that may be in it.
-    ("zword", Some((1, 2)), false),
-];
+/// A codec that may be named: a kernel may have been built without it.
+struct Known {
+    name: &'static str,
+    /// The levels that make sense, none where it has no levels.
+    levels: Option<(i32, i32)>,
+    takes_dictionary: bool,
+}
+
+fn known() -> impl Iterator<Item = Known> {
+    let of_row = |line: &'static str| {
+        let row = line.trim_start().strip_prefix("ROW(")?;
+        let fields: Vec<&str> = row.split(',').map(str::trim).collect();
+        let (least, most) = (fields[2].parse().ok()?, fields[3].parse().ok()?);
+        Some(Known {
+            name: fields[1].trim_matches('"'),
+            levels: (least != most).then_some((least, most)),
+            takes_dictionary: fields[4] == "1",
+        })
+    };
+    let of_zram_alone = Known {
+        name: "842",
+        levels: None,
+        takes_dictionary: false,
+    };
+    ROWS.lines().filter_map(of_row).chain([of_zram_alone])
+}
 
 /// A codec with its parameters. Its text is `zstd`, `zstd:3` or
 /// `zstd:3,dict=/etc/zmeld/pages.dict`.
@@ -71,8 +82,8 @@ impl FromStr for Codec {
             Some((name, parameters)) => (name, Some(parameters)),
             None => (text, None),
         };
-        let Some((_, levels, takes_dict)) = CODECS.iter().find(|it| it.0 == name) else {
-            let names = CODECS.map(|it| it.0);
+        let Some(found) = known().find(|codec| codec.name == name) else {
+            let names: Vec<_> = known().map(|codec| codec.name).collect();
             return Err(format!(
                 "{name:?} is no codec; {}",
                 super::choices(name, &names)
@@ -90,12 +101,15 @@ impl FromStr for Codec {
         };
         if let Some(level) = level {
             let level = level.strip_prefix("level=").unwrap_or(level);
-            codec.level = Some(self::level(name, *levels, level)?);
+            codec.level = Some(self::level(name, found.levels, level)?);
         }
         if let Some(path) = dict {
-            if !takes_dict {
+            if !found.takes_dictionary {
+                let others = known().filter(|codec| codec.takes_dictionary);
+                let others: Vec<_> = others.map(|codec| codec.name).collect();
                 return Err(format!(
-                    "{name} takes no dictionary; lz4, lz4hc and zstd do"
+                    "{name} takes no dictionary: {} do",
+                    others.join(", ")
                 ));
             }
             codec.dict = Some(dictionary(path)?);

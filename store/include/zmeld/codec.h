@@ -115,7 +115,4 @@ static inline void zm_codec_release(const struct zm_codec_ops *ops,
 extern const struct zm_codec_ops *const zm_codecs[];
 extern const size_t zm_codec_count;
 
-/* The codec of that name, or NULL. */
-const struct zm_codec_ops *zm_codec_find(const char *name);
-
 #endif /* ZMELD_CODEC_H */

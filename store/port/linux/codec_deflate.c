@@ -96,7 +96,7 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_deflate = {
-	.name = "deflate",
+	.name = deflate_name,
 	.level_min = Z_DEFAULT_COMPRESSION,
 	.level_max = Z_BEST_COMPRESSION,
 	.level_default = DEFLATE_LEVEL_DEFAULT,

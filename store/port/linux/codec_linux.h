@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the kernel's codecs share: their tables, and memory for a codec that does
+ * What the kernel's codecs share: their rows, and memory for a codec that does
  * not bring its own.
  *
  * They are the kernel's own libraries. A codec is there where the kernel's
@@ -18,15 +18,7 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 
-#include <zmeld/codec.h>
-
-extern const struct zm_codec_ops zm_codec_lzorle;
-extern const struct zm_codec_ops zm_codec_lzo;
-extern const struct zm_codec_ops zm_codec_lz4;
-extern const struct zm_codec_ops zm_codec_lz4hc;
-extern const struct zm_codec_ops zm_codec_zstd;
-extern const struct zm_codec_ops zm_codec_deflate;
-extern const struct zm_codec_ops zm_codec_zword;
+#include <zmeld/codecs.h>
 
 /*
  * Levels of a library that takes any number and does what it can, or has none: zram

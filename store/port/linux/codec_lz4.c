@@ -30,7 +30,7 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_lz4 = {
-	.name = "lz4",
+	.name = lz4_name,
 	.level_min = CODEC_LEVEL_LEAST,
 	.level_max = CODEC_LEVEL_MOST,
 	.level_default = LZ4_ACCELERATION_DEFAULT,

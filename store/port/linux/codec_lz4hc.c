@@ -23,7 +23,7 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_lz4hc = {
-	.name = "lz4hc",
+	.name = lz4hc_name,
 	.level_min = CODEC_LEVEL_LEAST,
 	.level_max = CODEC_LEVEL_MOST,
 	.level_default = LZ4HC_DEFAULT_CLEVEL,

@@ -49,7 +49,7 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_lzo = {
-	.name = "lzo",
+	.name = lzo_name,
 	.level_min = CODEC_LEVEL_LEAST,
 	.level_max = CODEC_LEVEL_MOST,
 	.context_create = lzo_context_create,
@@ -59,7 +59,7 @@ const struct zm_codec_ops zm_codec_lzo = {
 };
 
 const struct zm_codec_ops zm_codec_lzorle = {
-	.name = "lzo-rle",
+	.name = lzorle_name,
 	.level_min = CODEC_LEVEL_LEAST,
 	.level_max = CODEC_LEVEL_MOST,
 	.context_create = lzo_context_create,

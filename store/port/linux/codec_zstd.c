@@ -97,7 +97,7 @@ static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_zstd = {
-	.name = "zstd",
+	.name = zstd_name,
 	.level_min = CODEC_LEVEL_LEAST,
 	.level_max = CODEC_LEVEL_MOST,
 	.level_default = ZSTD_LEVEL_DEFAULT,

@@ -7,14 +7,11 @@
 #define ZLIB_CONST
 #include <stdlib.h>
 #include <zlib.h>
-#include <zmeld/codec.h>
 #include "codec_user.h"
 
 #define DEFLATE_WINDOW_BITS	(-11)	/* negative: raw */
 #define DEFLATE_MEMORY_LEVEL	8
 
-#define DEFLATE_LEVEL_MIN	0
-#define DEFLATE_LEVEL_MAX	9
 #define DEFLATE_LEVEL_DEFAULT	6	/* what Z_DEFAULT_COMPRESSION means */
 
 struct deflate_context {
@@ -108,9 +105,9 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_deflate = {
-	.name = "deflate",
-	.level_min = DEFLATE_LEVEL_MIN,
-	.level_max = DEFLATE_LEVEL_MAX,
+	.name = deflate_name,
+	.level_min = deflate_level_min,
+	.level_max = deflate_level_max,
 	.level_default = DEFLATE_LEVEL_DEFAULT,
 	.context_create = deflate_context_create,
 	.context_destroy = deflate_context_destroy,

@@ -17,15 +17,10 @@
 #include <lz4.h>
 #include <lz4hc.h>
 #include <stdlib.h>
-#include <zmeld/codec.h>
 #include "codec_user.h"
 
-#define LZ4_LEVEL_MIN		1
-#define LZ4_LEVEL_MAX		65537	/* the library takes no faster one */
 #define LZ4_LEVEL_DEFAULT	1
 
-#define LZ4HC_LEVEL_MIN		1
-#define LZ4HC_LEVEL_MAX		16
 #define LZ4HC_LEVEL_DEFAULT	9
 #define LZ4HC_EFFORT_MIN	3
 #define LZ4HC_EFFORT_MAX	9
@@ -77,9 +72,9 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_lz4 = {
-	.name = "lz4",
-	.level_min = LZ4_LEVEL_MIN,
-	.level_max = LZ4_LEVEL_MAX,
+	.name = lz4_name,
+	.level_min = lz4_level_min,
+	.level_max = lz4_level_max,
 	.level_default = LZ4_LEVEL_DEFAULT,
 	.context_create = lz4_context_create,
 	.context_destroy = codec_free,
@@ -115,9 +110,9 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_lz4hc = {
-	.name = "lz4hc",
-	.level_min = LZ4HC_LEVEL_MIN,
-	.level_max = LZ4HC_LEVEL_MAX,
+	.name = lz4hc_name,
+	.level_min = lz4hc_level_min,
+	.level_max = lz4hc_level_max,
 	.level_default = LZ4HC_LEVEL_DEFAULT,
 	.context_create = lz4hc_context_create,
 	.context_destroy = codec_free,

@@ -36,7 +36,6 @@
  *   - the end marker is the last thing in src, and it ends a full page.
  */
 #include <stdlib.h>
-#include <zmeld/codec.h>
 #include "codec_bytes.h"
 #include "codec_user.h"
 
@@ -605,7 +604,7 @@ static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 }
 
 const struct zm_codec_ops zm_codec_lzo = {
-	.name = "lzo",
+	.name = lzo_name,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzo_compress,
@@ -613,7 +612,7 @@ const struct zm_codec_ops zm_codec_lzo = {
 };
 
 const struct zm_codec_ops zm_codec_lzorle = {
-	.name = "lzo-rle",
+	.name = lzorle_name,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzorle_compress,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the user-space codecs share: their tables, and memory for a codec that
+ * What the user-space codecs share: their rows, and memory for a codec that
  * does not bring its own.
  */
 #ifndef ZM_CODEC_USER_H
@@ -9,15 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include <zmeld/codec.h>
-
-extern const struct zm_codec_ops zm_codec_lzo;
-extern const struct zm_codec_ops zm_codec_lzorle;
-extern const struct zm_codec_ops zm_codec_lz4;
-extern const struct zm_codec_ops zm_codec_lz4hc;
-extern const struct zm_codec_ops zm_codec_zstd;
-extern const struct zm_codec_ops zm_codec_deflate;
-extern const struct zm_codec_ops zm_codec_zword;
+#include <zmeld/codecs.h>
 
 static inline void *codec_alloc(size_t size)
 {

@@ -18,18 +18,15 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include <stdlib.h>
-#include <zmeld/codec.h>
 #include <zstd.h>
 #include "codec_user.h"
 
-#define ZSTD_LEVEL_MIN		(-131072)	/* -ZSTD_TARGETLENGTH_MAX */
-#define ZSTD_LEVEL_MAX		22
 #define ZSTD_LEVEL_DEFAULT	ZSTD_CLEVEL_DEFAULT
 
 /* The largest page there is; larger sources need a dst of the bound. */
 #define ZSTD_BOUND		ZSTD_COMPRESSBOUND(65536)
 
-_Static_assert(ZSTD_LEVEL_MIN == -ZSTD_TARGETLENGTH_MAX,
+_Static_assert(zstd_level_min == -ZSTD_TARGETLENGTH_MAX,
 	       "the fastest level that the library takes");
 
 struct zstd_context {
@@ -113,9 +110,9 @@ static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
 }
 
 const struct zm_codec_ops zm_codec_zstd = {
-	.name = "zstd",
-	.level_min = ZSTD_LEVEL_MIN,
-	.level_max = ZSTD_LEVEL_MAX,
+	.name = zstd_name,
+	.level_min = zstd_level_min,
+	.level_max = zstd_level_max,
 	.level_default = ZSTD_LEVEL_DEFAULT,
 	.context_create = zstd_context_create,
 	.context_destroy = zstd_context_destroy,
