@@ -19,7 +19,7 @@
  *              be some other slot's page too, its object becomes a share with a
  *              count. From here the page never changes; where it stands may.
  *   made anew  recompress.c puts an object of a stronger codec in its place.
- *   sent away  backing.c makes a share of it, if only of one slot, and gives it a
+ *   sent away  writeback.c makes a share of it, if only of one slot, and gives it a
  *              block of blocks.c; the object goes when the block is written. It
  *              stays there, for this is the last place that a page comes to.
  *   read       page.c makes the page of its object, under the slot's lock, or of
@@ -240,7 +240,7 @@ void zm_share_move(struct zm_store *store, struct zm_share *share,
 		   struct zm_object block)
 	zm_must_hold(share);
 
-/* backing.c */
+/* writeback.c */
 void zm_backed_hold(struct zm_store *store, struct zm_content content,
 		    struct zm_backed *backed);
 

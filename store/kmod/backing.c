@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The backing device and the settings of writeback, as attributes. What goes
- * there is in writeback.c, what comes back in backed.c.
+ * there is in writeback.c, what comes back in reads.c.
  */
 #define pr_fmt(fmt) "zmeld: " fmt
 

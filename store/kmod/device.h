@@ -5,7 +5,7 @@
  *   control.c     module, parameters, control class: devices come and go
  *   device.c      a device's life: disk, set-up, reset, removal
  *   request.c     bios: read, write, discard, write zeroes
- *   backed.c      reads of pages that are on the backing device
+ *   reads.c       reads of pages that are on the backing device
  *   attributes.c  size, limits, statistics: zram's plain attributes
  *   arguments.c   "key=value" as attributes take it
  *   codecs.c      which codecs, and their parameters
@@ -108,7 +108,7 @@ struct zm_device {
 	struct file *backing_file;	/* NULL: no backing device */
 	struct block_device *backing;
 	u64 backing_blocks;		/* pages that fit on it */
-	struct zm_reads *reads;		/* what it is read with; see backed.c */
+	struct zm_reads *reads;		/* what it is read with; see reads.c */
 
 	/* Settings that may change at any time: READ_ONCE, WRITE_ONCE. */
 	u64 memory_limit;		/* bytes, whole pages; 0: none */
@@ -186,7 +186,7 @@ extern const struct block_device_operations zm_operations;
 
 /*
  * A read that goes on in a worker, because it met a page that is on the
- * backing device; see backed.c.
+ * backing device; see reads.c.
  */
 struct zm_later {
 	struct work_struct work;
@@ -203,7 +203,7 @@ blk_status_t zm_pages_read(struct zm_device *device, struct bio *bio,
 void zm_bio_end(struct zm_device *device, struct bio *bio,
 		unsigned long started, blk_status_t status);
 
-/* backed.c */
+/* reads.c */
 struct zm_reads *zm_reads_create(void);
 void zm_reads_destroy(struct zm_reads *reads);
 void zm_later_read(struct zm_device *device, struct bio *bio,

@@ -145,7 +145,7 @@ const TRAINED: &str = "lengths";
 /// Changes of the store that nobody could see: a file, what is in the changed line, and why.
 #[rustfmt::skip]
 const SAME: &[(&str, &str, &str)] = &[
-    ("core/backing.c", "ZM_SHARE_WRITING, 1)", "the bit of the lock, which is held"),
+    ("core/writeback.c", "ZM_SHARE_WRITING, 1)", "the bit of the lock, which is held"),
     ("core/blocks.c", "PER_BATCH", "when others run"),
     ("core/blocks.c", "zm_port_warn", "a store that is wrong already"),
     ("core/check.c", "words_go_on", "when others run"),
