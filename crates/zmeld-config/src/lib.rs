@@ -461,7 +461,6 @@ fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
         "vm" if names.contains(&"swappiness") => Some("leave out \"vm.\"".to_owned()),
         "swappiness" | "page_cluster" if is_top => Some("it stands in [tunables]".to_owned()),
-        "laptop" if names.contains(&"desktop") => Some("write desktop".to_owned()),
         _ => None,
     }
 }

@@ -5,9 +5,9 @@ use zmeld_config::advice::size;
 use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;
+use crate::facts::MachineFacts;
 use crate::histogram::Histogram;
 use crate::kernel::PoolModel;
-use crate::machine::MachineFacts;
 use crate::predict::{self, CompressionSums, Overlap};
 use crate::result::{
     CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, SkippedResult,

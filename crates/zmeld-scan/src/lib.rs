@@ -10,7 +10,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`kernel`] | what the running kernel's zram and swap would do |
-//! | [`machine`] | RAM, processors, the codecs that the kernel offers |
+//! | [`facts`] | RAM, processors, the codecs that the kernel offers |
 //! | [`report`] | the result as people read it |
 //! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld_config::advice` |
 //!
@@ -22,9 +22,9 @@ mod conclude;
 mod contents;
 mod duplicates;
 mod error;
+pub mod facts;
 mod histogram;
 pub mod kernel;
-pub mod machine;
 pub mod memory;
 mod predict;
 mod programs;

@@ -9,8 +9,8 @@ use zmeld_config::advice::Recommendation;
 use zmeld_store::Geometry;
 
 use crate::advice::Advice;
+use crate::facts::MachineFacts;
 use crate::histogram::Histogram;
-use crate::machine::MachineFacts;
 use crate::{Duplicates, Program};
 
 /// Pages by what they are. `total` is the sum of the other four.

@@ -94,7 +94,7 @@ impl script::Case for Root {
             }
             // The plan reads it as status does.
             "hibernates" => {
-                let machine = zmeld_swap::observe::machine::Machine::read(&host).unwrap();
+                let machine = zmeld_config::advice::machine::Machine::read(&host).unwrap();
                 assert_eq!(now.hibernation.resume, machine.hibernation, "{place}");
             }
             _ => panic!("{place}: there is no such step"),

@@ -589,7 +589,7 @@ impl script::Case for Machine {
                 }
             }
             "check" => {
-                let of_machine = zmeld_swap::observe::machine::Machine::read(&self.host).unwrap();
+                let of_machine = zmeld_config::advice::machine::Machine::read(&self.host).unwrap();
                 let config = config(&script.text(rest));
                 let told = zmeld_swap::status::config_check::config_check(
                     &self.host,

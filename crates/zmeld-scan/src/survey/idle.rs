@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use zmeld_linux::lru_gen::{self, Node};
 use zmeld_linux::Host;
 
-use crate::survey::machine::of_host;
+use crate::survey::description::of_host;
 
 /// Milliseconds of `idle_1m`, `idle_10m`, `idle_1h`.
 const AGES_MS: [u64; 3] = [60_000, 600_000, 3_600_000];

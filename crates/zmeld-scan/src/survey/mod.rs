@@ -12,7 +12,7 @@
 //! | `sketch` | the k smallest hashes, and what follows from some of them |
 //! | `owners` | whose a process is |
 //! | `collect` | one owner's pages, as they come |
-//! | `machine` | what the kernel says of the machine, `idle` of its pages' age |
+//! | `description` | what the kernel says of the machine, `idle` of its pages' age |
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
 //! | [`report`] | what was found, for people and as JSON |
@@ -22,10 +22,10 @@
 
 mod collect;
 mod columns;
+mod description;
 mod error;
 mod idle;
 pub mod key;
-mod machine;
 mod objects;
 mod owners;
 pub mod place;

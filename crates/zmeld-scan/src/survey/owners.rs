@@ -8,7 +8,7 @@ use zmeld_linux::octal::unescape_bytes;
 use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::{process, Host};
 
-use crate::survey::machine::of_host;
+use crate::survey::description::of_host;
 
 /// Bytes of a name that a command line gives.
 const NAME_MAX: usize = 128;

@@ -15,9 +15,9 @@ use zmeld_linux::others::PatientReader;
 use zmeld_linux::Host;
 
 use crate::survey::collect::{Collected, Collector, PageCounts, SharedPages};
+use crate::survey::description::{self, MachineDescription};
 use crate::survey::idle::{Ages, IdlePages};
 use crate::survey::key::{chance, hex, Key};
-use crate::survey::machine::{self, MachineDescription};
 use crate::survey::objects::{Objects, PoolBytes, CODECS};
 use crate::survey::owners::Owner;
 use crate::survey::pressure::{self, Watch};
@@ -166,7 +166,7 @@ impl Survey {
     /// Before anything is read.
     fn new(host: &Host, key: &Key, options: &SurveyOptions) -> Result<Survey, Error> {
         Ok(Survey {
-            machine: key.machine(&machine::id(host)?),
+            machine: key.machine(&description::id(host)?),
             id: hex(&chance::<16>()?),
             time: SystemTime::now(),
             key_id: key.id(),

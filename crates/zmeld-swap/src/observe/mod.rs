@@ -32,7 +32,6 @@ pub mod guarded;
 pub mod headroom;
 pub mod image;
 pub mod lately;
-pub mod machine;
 mod note;
 pub mod random_read;
 mod reader;
@@ -42,6 +41,7 @@ pub mod run_folder;
 mod system;
 pub mod tier;
 pub mod tunables;
+pub(crate) mod unsupported;
 mod zswap;
 
 use std::os::unix::fs::MetadataExt;

@@ -5,8 +5,8 @@ use zmeld_config::advice::{
     self as advice, CodecVerdict, Facts, Preferences, Recommendation, SwapKinds, TierKind,
 };
 
-use crate::observe::machine::Machine;
 use crate::observe::tier::{self, Inputs};
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, Size, Swappiness, Tier, TierName,
 };

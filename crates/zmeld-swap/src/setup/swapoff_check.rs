@@ -36,11 +36,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::observe::machine;
 use crate::observe::run_folder::owner;
 use crate::setup::error::Error;
 pub use crate::setup::error::SwapoffConflict;
 use crate::setup::event::{Event, Listener};
+use zmeld_config::advice::machine;
 use zmeld_config::advice::ActiveSwap;
 use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::counters::count;

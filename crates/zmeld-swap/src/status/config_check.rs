@@ -1,6 +1,6 @@
 //! Checks a configuration against a machine without setting anything up.
 
-use crate::observe::machine::{kept_free, Machine};
+use crate::observe::unsupported::kept_free;
 use crate::observe::DamonReclaim;
 use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
@@ -8,6 +8,7 @@ use crate::setup::journal::State;
 use crate::setup::plan::Plan;
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{Config, Finding, FindingId, GroupPattern, ReclaimRule, Severity};
 use zmeld_guard as guard;
 use zmeld_linux::fstab::Fstab;

@@ -8,12 +8,12 @@
 use zmeld_config::advice::module::ModulePresence;
 use zmeld_report::units::{bytes, count, percent};
 
-use crate::observe::machine::Machine;
 use crate::observe::{Device, Melding};
 use crate::watch::action::ActionResult;
 use crate::watch::rule::{Plan, WatchRule};
 use crate::watch::Error;
 use rustix::io::Errno;
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::MeldRule;
 use zmeld_linux::compressed::is_on;
 use zmeld_linux::{Host, HostError};

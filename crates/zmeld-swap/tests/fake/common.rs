@@ -389,7 +389,7 @@ impl Machine {
     pub fn config_check(&self, config: &Config) -> Vec<Finding> {
         let host = self.host();
         let state = State::read(&host).unwrap();
-        let seen = zmeld_swap::observe::machine::Machine::read(&host).unwrap();
+        let seen = zmeld_config::advice::machine::Machine::read(&host).unwrap();
         config_check(&host, &seen, config, state.as_ref())
     }
 

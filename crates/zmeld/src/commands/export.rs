@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::{file, Host};
@@ -22,8 +22,9 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ExportArgs {
-    /// For whom
-    pub form: Form,
+    /// For whom: systemd, for machines without zmeld's generator
+    #[arg(value_parser = ["systemd"])]
+    pub form: String,
 
     #[command(flatten)]
     pub file: FileArgs,
@@ -31,13 +32,6 @@ pub struct ExportArgs {
     /// Write units into this directory, which is created
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-}
-
-/// For whom a configuration is exported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// systemd units, for machines without zmeld's generator
-    Systemd,
 }
 
 pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
@@ -49,7 +43,6 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     for warning in &loaded.warnings {
         output::say(warning);
     }
-    let Form::Systemd = args.form;
     let program = super::generator::program();
     let file = args.file.named().map(|file| {
         let what = || format!("cannot find {} again", file.display());

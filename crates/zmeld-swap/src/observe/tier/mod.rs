@@ -7,8 +7,8 @@ use zmeld_config::{Comments, Kind, RamDriver};
 use zmeld_linux::headroom::{ratio, Sum};
 
 use crate::observe::applied::Applied;
-use crate::observe::machine::Machine;
 use crate::observe::recommend::UserChoice;
+use zmeld_config::advice::machine::Machine;
 
 use super::{Device, Melding, Observation, Swap};
 

@@ -19,11 +19,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::observe::machine::Machine;
 use crate::setup::error::Error;
 use crate::setup::journal::State;
 use crate::setup::step::{Record, Step};
 use crate::setup::steps::{self, SetAttribute};
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{Config, Finding, FindingId, Severity, Tier};
 use zmeld_linux::swaps::is_swapon_busybox;
 use zmeld_linux::{Host, HostError};
@@ -374,7 +374,7 @@ impl Plan {
             return Ok((refused, Err(err)));
         }
         if !options.only_named {
-            let lacking = crate::observe::machine::lacks(draft.machine, draft.config);
+            let lacking = crate::observe::unsupported::lacks(draft.machine, draft.config);
             draft.problems.extend(lacking);
         }
         draft.warnings();

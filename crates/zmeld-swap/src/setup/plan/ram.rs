@@ -5,13 +5,13 @@ use zmeld_config::advice::size::table_bytes;
 use zmeld_config::advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
-use crate::observe::machine::Machine;
 use crate::setup::error::Error;
 use crate::setup::step::{added, DeviceRef, Record, Step};
 use crate::setup::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{
     Codec, Encryption, Finding, MeldMode, RamDevice, RamDriver, Severity, Tier, Writeback,
 };

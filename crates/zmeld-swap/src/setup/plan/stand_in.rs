@@ -11,9 +11,9 @@ use zmeld_config::advice::module::why_no_zmeld;
 use zmeld_config::advice::ModulePresence;
 use zmeld_linux::Host;
 
-use crate::observe::machine::Machine;
 use crate::setup::error::Error;
 use crate::setup::journal::State;
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{
     Codec, Config, Finding, FindingId, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };

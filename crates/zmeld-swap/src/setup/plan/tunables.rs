@@ -78,7 +78,7 @@ impl Planner<'_> {
                        twice as fast)",
             ));
         }
-        let kept_free = crate::observe::machine::kept_free(self.machine, self.config);
+        let kept_free = crate::observe::unsupported::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);
         let given = wanted.values().into_iter();
         let given = given.map(|it| (it.name, it.value, it.purpose));

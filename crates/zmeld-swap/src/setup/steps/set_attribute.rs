@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use super::{pin, refuse_to_lose, while_busy, written_over};
-use crate::observe::machine::Machine;
 use crate::setup::error::Error;
 use crate::setup::event::Event;
 use crate::setup::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::RamDriver;
 use zmeld_linux::compressed::{choices, chosen, recompression, MmStat};
 use zmeld_linux::crypto::takes_unlisted;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::param::page_size;
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::CodecVerdict;
 use zmeld_config::{Codec, Config, Swappiness, Tier};
 use zmeld_linux::Host;
@@ -13,7 +14,6 @@ use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::{measure_pages, Candidate, ScanProgress};
 use zmeld_store::CodecSpec;
-use zmeld_swap::observe::machine::Machine;
 use zmeld_swap::observe::random_read::{pages_per_second, root_device};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::Measured as MeasuredReads;

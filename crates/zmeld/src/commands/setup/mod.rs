@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
 use zmeld_linux::{file, meminfo, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::observe::applied::Applied;
-use zmeld_swap::observe::machine::Machine;
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
@@ -130,11 +130,7 @@ fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
 }
 
 fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    let names = T::ALL.iter().map(|(name, _)| match *name {
-        // Taken here, so that `named` refuses it with the one that is meant.
-        "desktop" => PossibleValue::new("desktop").alias("laptop"),
-        name => PossibleValue::new(name),
-    });
+    let names = T::ALL.iter().map(|(name, _)| PossibleValue::new(*name));
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 

@@ -1,6 +1,6 @@
 //! Configuration that a machine cannot give.
 
-pub use zmeld_config::advice::machine::{memory, Feature, Machine, Ram};
+use zmeld_config::advice::machine::Machine;
 use zmeld_config::{Codec, Config, Finding, Severity};
 use zmeld_report::units::bytes;
 
