@@ -51,6 +51,8 @@ const SWAP_FREE_MIN: f64 = 0.1;
 const SWAP_FREE_AGAIN: f64 = 0.15;
 
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
+const NO_TARGET: &str =
+    "no control group is of that name, or all are protected; systemd-cgls lists them";
 /// Why a group rests from which less came than was asked for.
 const NO_MORE: &str = "the kernel finds no more that is idle";
 /// Why nothing is taken of what groups above keep.
@@ -456,44 +458,29 @@ impl Reclaimer {
         }
         self.in_vain.clone_from(&self.targets.unmatched);
         let mut before = std::mem::take(&mut self.groups);
-        self.groups = self.chosen(host, &hierarchy)?;
-        for (group, target) in &mut self.groups {
-            let known = before.remove(group).filter(|it| it.path == target.path);
-            target.account = known.and_then(|it| it.account);
+        for (group, shown) in &self.targets.groups {
+            if !host.exists(group.join("memory.pressure")) {
+                continue;
+            }
+            // Without a slash at the end.
+            let path: PathBuf = hierarchy.kernel_path(group).components().collect();
+            let known = before.remove(group).filter(|known| known.path == path);
+            let target = ReclaimTarget {
+                shown: shown.clone(),
+                path,
+                account: known.and_then(|known| known.account),
+            };
+            self.groups.insert(group.clone(), target);
         }
         for target in before.into_values().filter(|it| it.account.is_some()) {
             round.say(format!("{}: left alone", target.shown));
         }
-        Ok(())
-    }
-
-    fn chosen(
-        &self,
-        host: &Host,
-        hierarchy: &Hierarchy,
-    ) -> Result<BTreeMap<PathBuf, ReclaimTarget>, Error> {
-        let mut places = BTreeMap::new();
-        let mut lacking = None;
-        for (group, shown) in &self.targets.groups {
-            if !host.exists(group.join("memory.pressure")) {
-                lacking = Some(NO_PRESSURE.to_owned());
-                continue;
-            }
-            let target = ReclaimTarget {
-                shown: shown.clone(),
-                // Without a slash at the end.
-                path: hierarchy.kernel_path(group).components().collect(),
-                account: None,
-            };
-            places.insert(group.clone(), target);
-        }
-        if !places.is_empty() {
-            return Ok(places);
-        }
-        let why = lacking.unwrap_or_else(|| {
-            "no control group is of that name, or all are protected; systemd-cgls lists them".into()
-        });
-        Err(Error::CannotReclaim(why))
+        let why = match (self.groups.is_empty(), self.targets.groups.is_empty()) {
+            (false, _) => return Ok(()),
+            (true, false) => NO_PRESSURE,
+            (true, true) => NO_TARGET,
+        };
+        Err(Error::CannotReclaim(why.to_owned()))
     }
 
     /// Notes why nothing may be reclaimed anywhere.
@@ -537,8 +524,11 @@ impl Reclaimer {
             }
             let first = reading.filter(|it| self.dry_run && it.memory_bytes >= MEMORY_MIN);
             if let Some(first) = first {
-                let begins = target.begins(first, "");
-                round.say(format!("{}: would be {begins}", target.shown));
+                let memory = bytes(first.memory_bytes);
+                round.say(format!(
+                    "{}: would be reclaimed from, of {memory}",
+                    target.shown
+                ));
             }
             return Ok(());
         };
@@ -571,26 +561,17 @@ impl Reclaimer {
             round.say(text);
             return Ok(());
         }
-        let has_begun = std::mem::replace(&mut account.has_begun, true);
-        let how = format!(
-            ", {} of it at a time at first",
-            percent(account.pace.step())
-        );
-        if !has_begun {
+        if !std::mem::replace(&mut account.has_begun, true) {
             round.say(format!(
-                "{}: {}",
-                target.shown,
-                target.begins(reading, &how)
+                "{}: reclaimed from, {} of it at a time at first, of {}",
+                account.shown,
+                percent(account.pace.step()),
+                bytes(reading.memory_bytes)
             ));
         }
-        let Some(account) = &mut target.account else {
-            return Ok(());
-        };
         // A refusal does not end the group's account.
-        match account.reclaim(told, group, wanted, round) {
-            Err(Error::Host(err)) => self.refuse(err, round),
-            Err(err) => self.fail(err, round),
-            Ok(()) => {}
+        if let Err(err) = account.reclaim(told, group, wanted, round) {
+            self.refuse(err, round);
         }
         Ok(())
     }
@@ -612,11 +593,6 @@ impl Reclaimer {
 }
 
 impl ReclaimTarget {
-    fn begins(&self, reading: Reading, how: &str) -> String {
-        let memory = bytes(reading.memory_bytes);
-        format!("reclaimed from{how}, of {memory}")
-    }
-
     fn note(&self) -> Option<ReclaimedGroup> {
         let account = self.account.as_ref()?;
         let (first, last) = (&account.first, account.last());
@@ -781,7 +757,7 @@ impl Account {
         group: &Path,
         wanted: u64,
         round: &Round,
-    ) -> Result<(), Error> {
+    ) -> Result<(), HostError> {
         let page = rustix::param::page_size() as u64;
         let wanted = wanted.min(beyond_kept(round.host, group)?) / page * page;
         // None where it could not be read, which was told, or is not to be read again so soon.
@@ -800,7 +776,7 @@ impl Account {
         } else if !taken.is_seen {
             self.pace.hold(round.now);
         }
-        Ok(reclaimed?)
+        reclaimed
     }
 }
 
