@@ -1,7 +1,7 @@
 //! An observation in Prometheus' text format (version 0.0.4).
 //!
 //! Names follow its conventions: a `zmeld_` prefix, the unit last, `_total` for
-//! counters, ratios from 0 to 1. [`FAMILIES`] is the list; a family without a sample
+//! counters, ratios from 0 to 1. `FAMILIES` is the list; a family without a sample
 //! on this machine is left out. `docs/status.md` and the Grafana dashboard in
 //! `packaging/grafana` use these names.
 
@@ -12,13 +12,11 @@ use crate::observe::{Device, Observation, TierState};
 use crate::status::findings::{Finding, Severity};
 
 /// A metric with all its samples.
-pub struct Family {
-    /// Its name.
-    pub name: &'static str,
-    /// Its type: a `gauge` goes up and down, a `counter` up until a reset.
-    pub kind: &'static str,
-    /// Its help line.
-    pub help: &'static str,
+struct Family {
+    name: &'static str,
+    /// A `gauge` goes up and down, a `counter` up until a reset.
+    kind: &'static str,
+    help: &'static str,
     samples: fn(&View) -> Vec<String>,
 }
 
@@ -99,7 +97,7 @@ fn stall(view: &View, value: fn(&crate::observe::Stall) -> f64) -> Vec<String> {
 macro_rules! families {
     ($($name:literal $kind:ident $help:literal => $samples:expr;)*) => {
         /// Every metric.
-        pub const FAMILIES: &[Family] = &[$(Family {
+        const FAMILIES: &[Family] = &[$(Family {
             name: $name,
             kind: stringify!($kind),
             help: $help,
