@@ -9,7 +9,7 @@
 #ifndef ZWORD_CODEC_H
 #define ZWORD_CODEC_H
 
-#include <zmeld/codec.h>
+#include <zmeld/codecs.h>
 
 #include "zword.h"
 
