@@ -282,11 +282,22 @@ impl Check<'_> {
             return;
         };
         if rule.room_below < rule.end_below {
+            let (room, end) = (rule.room_below, rule.end_below);
+            let (key, is_less) = match room == GuardRule::default().room_below {
+                true => (
+                    "end_below",
+                    format!("{end} is more than room_below, which is {room} by default"),
+                ),
+                false => (
+                    "room_below",
+                    format!("{room} is less than end_below, {end}"),
+                ),
+            };
             let what = format!(
-                "{} is less than end_below, {}: memory is reclaimed before programs are ended; write {} or more",
-                rule.room_below, rule.end_below, rule.end_below
+                "{is_less}: memory is reclaimed before programs are ended; write room_below = \
+                 \"{end}\" or more"
             );
-            self.error("watch.guard.room_below", what);
+            self.error(&format!("watch.guard.{key}"), what);
         }
         if rule.grace > Span::seconds(60) {
             let what = format!(

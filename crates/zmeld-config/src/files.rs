@@ -9,6 +9,22 @@ use zmeld_linux::FileError;
 
 use crate::finding::{ConfigError, FilePosition};
 
+/// Keys that no table of zmeld has, and whose they are.
+const OTHER_TOOLS: [(&[&str], &str); 2] = [
+    (
+        &[
+            "zram-size",
+            "compression-algorithm",
+            "zram-fraction",
+            "max-zram-size",
+            "swap-priority",
+            "host-memory-limit",
+        ],
+        "zram-generator",
+    ),
+    (&["ALGO", "PERCENT", "PRIORITY"], "zram-tools"),
+];
+
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     /// As the machine itself names it.
@@ -25,15 +41,15 @@ pub(super) struct Source {
 impl Source {
     /// A file that is merged after those.
     pub fn new(path: &Path, text: &str, before: &[Source]) -> Source {
+        // A mark of UTF-8 may stand at the head alone.
+        let text = text.trim_start_matches('\u{feff}');
         let start = before.last().map_or(0, |it| it.text.len() + 1);
         let after = text.match_indices('\n').map(|(at, _)| start + at + 1);
         let lines = iter::once(start).chain(after).collect();
-        // A mark of UTF-8 may stand at the head alone.
-        let bare = text.trim_start_matches('\u{feff}');
         Source {
             path: path.to_owned(),
             lines,
-            text: "\n".repeat(start + text.len() - bare.len()) + bare,
+            text: "\n".repeat(start) + text,
             start,
         }
     }
@@ -50,6 +66,24 @@ impl Source {
             line,
             column: self.text[self.lines[line - 1]..at].chars().count() + 1,
         }
+    }
+
+    /// A line that only another tool's file has, and what to do with it.
+    pub fn of_other_tool(&self) -> Option<(usize, String)> {
+        let mut at = self.start;
+        for line in self.text[self.start..].split_inclusive('\n') {
+            let key = line.split('=').next().unwrap_or_default().trim();
+            let tool = OTHER_TOOLS.iter().find(|(keys, _)| keys.contains(&key));
+            if let Some((_, tool)) = tool.filter(|_| line.contains('=')) {
+                let what = format!(
+                    "{key} is a key of {tool}, whose files zmeld does not read in place of its \
+                     own; zmeld config import writes what they say as zmeld.toml"
+                );
+                return Some((at, what));
+            }
+            at += line.len();
+        }
+        None
     }
 
     /// The number of the last line before the one of a byte that begins with the same key or table.

@@ -263,7 +263,9 @@ impl Config {
                 tiers.push(Tier::read(&name, node)?);
             }
         }
-        let mut config: Config = read::value(Spanned::new(0..0, DeValue::Table(table)))?;
+        let read = read::value(Spanned::new(0..0, DeValue::Table(table)));
+        let mut config: Config =
+            read.map_err(|(at, what)| (at, what.replace(", `without_tiers`", "")))?;
         let is_named = !tiers.is_empty();
         tiers.retain(|tier| tier.swap.enabled);
         config.without_tiers = is_named && tiers.is_empty();

@@ -19,8 +19,8 @@ use crate::finding::{FilePosition, Finding, Severity};
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
 
-/// A file may hold more mistakes than anybody reads at once.
-const MISTAKES_MAX: usize = 100;
+/// A file may hold more mistakes than anybody reads at once, and each costs a reading of the whole.
+const MISTAKES_MAX: usize = 20;
 
 /// Positions of keys.
 pub(super) type Places = BTreeMap<String, FilePosition>;
@@ -64,16 +64,17 @@ impl<'t> Tree<'t> {
         for source in sources {
             let (parsed, errors) = DeTable::parse_recoverable(&source.text);
             // Later errors often follow from a syntax error.
-            let Some(error) = errors.first() else {
-                join(&mut whole, parsed.into_inner());
-                continue;
+            let (at, what) = match (source.of_other_tool(), errors.first()) {
+                (Some(found), _) => found,
+                (None, Some(error)) => {
+                    let at = error.span().map_or(source.start, |span| span.start);
+                    (at, syntax(source, at, error.message()))
+                }
+                (None, None) => {
+                    join(&mut whole, parsed.into_inner());
+                    continue;
+                }
             };
-            let at = error.span().map_or(source.start, |span| span.start);
-            let way_out = match source.first_of(at) {
-                Some(line) if error.message() == "duplicate key" => format!("line {line} has it"),
-                _ => "see docs/configuration.md or toml.io".to_owned(),
-            };
-            let what = format!("{}; {way_out}", error.message());
             wrong.push(mistake(sources, at, "", what));
         }
         let root = Spanned::new(0..0, DeValue::Table(whole));
@@ -102,10 +103,11 @@ impl<'t> Tree<'t> {
         let keys = self.keys();
         let mut root = self.root.clone();
         let mut found: Vec<Finding> = Vec::new();
-        // serde would take the items of a list for a table's values, in their order.
+        // serde would take the items of a list for a table's values, in their order, and a date
+        // for a table.
         for key in keys
             .iter()
-            .filter(|key| key.is == A_LIST && is_table(&key.path))
+            .filter(|key| (key.is == A_LIST || key.is.starts_with(A_DATE)) && is_table(&key.path))
         {
             let what = told(key, "invalid type: sequence, expected a map");
             found.push(mistake(self.sources, key.start(), &key.path, what));
@@ -142,6 +144,11 @@ impl<'t> Tree<'t> {
                 return (None, found);
             }
         }
+        let what = format!("{MISTAKES_MAX} mistakes are told at once; mend them to see the rest");
+        found.push(Finding {
+            severity: Severity::Notice,
+            ..mistake(self.sources, usize::MAX, "", what)
+        });
         (None, found)
     }
 
@@ -179,6 +186,24 @@ fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
             under.remove(&**name.get_ref());
             under.insert(name, node);
         }
+    }
+}
+
+/// What a syntax error at a byte says, with the way out.
+fn syntax(source: &Source, at: usize, message: &str) -> String {
+    let rest = source.text.get(at..).unwrap_or_default();
+    // The parser names the place before a value, or the value itself.
+    let quote = rest
+        .trim_start_matches([' ', '='])
+        .chars()
+        .next()
+        .filter(|c| "“”„‟‘’‚‛«»".contains(*c));
+    if let Some(quote) = quote {
+        return format!("{quote} is a typographic quote; write straight ones: \"...\"");
+    }
+    match source.first_of(at) {
+        Some(line) if message == "duplicate key" => format!("duplicate key; line {line} has it"),
+        _ => format!("{message}; see docs/configuration.md or toml.io"),
     }
 }
 
@@ -305,6 +330,7 @@ fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
 
 const A_TABLE: &str = "a table";
 const A_LIST: &str = "a list";
+const A_DATE: &str = "the date ";
 
 /// Whether a key is a table of the configuration.
 fn is_table(path: &str) -> bool {
@@ -327,7 +353,7 @@ fn description(value: &DeValue<'_>) -> String {
         DeValue::Integer(number) => format!("the number {number}"),
         DeValue::Float(number) => format!("the number {number}"),
         DeValue::Boolean(value) => value.to_string(),
-        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Datetime(date) => format!("{A_DATE}{date}"),
         DeValue::Array(_) => A_LIST.to_owned(),
         DeValue::Table(_) => A_TABLE.to_owned(),
     }
@@ -353,6 +379,9 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
     }
     if let Some(name) = what.strip_prefix(MISSING) {
         return format!("has no {}", name.replacen('`', "", 1));
+    }
+    if what.starts_with("write ") {
+        return format!("is {is}; {what}");
     }
     if !problem.starts_with("invalid ") && what != NEEDS_NAME {
         return what.to_owned();

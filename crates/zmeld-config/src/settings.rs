@@ -66,7 +66,7 @@ fn yes_or_no(value: bool) -> String {
 pub struct Tunables {
     /// How pages and cached files are weighed, 0 to 200.
     pub swappiness: Option<Swappiness>,
-    /// Pages read at once as a power of 2.
+    /// How many pages are read at once, as a power of 2.
     #[serde(deserialize_with = "within::<0, 10, _, _>")]
     pub page_cluster: Option<u8>,
     /// How early reclaim begins: how far the watermarks are apart, in ten-thousandths of memory.
@@ -98,7 +98,7 @@ impl Tunables {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(
     rename_all = "lowercase",
-    expecting = "is no value; write \"auto\", or 0 to 200 without quotes"
+    expecting = "write \"auto\", or 0 to 200 without quotes"
 )]
 pub enum Swappiness {
     /// 200 k / (k + 1), where random I/O on swap was measured to be k times as

@@ -249,3 +249,12 @@ fn a_codec_may_be_a_list() {
         "{written}"
     );
 }
+
+/// Each mistake costs a reading of the whole file.
+#[test]
+fn of_many_mistakes_the_first_are_told_and_that_there_are_more() {
+    let tiers = (0..100).map(|at| format!("[tier.t{at}]\nkind = \"zran\"\n"));
+    let found = said(&tiers.collect::<String>());
+    assert_eq!(found.len(), 21, "{found:#?}");
+    assert!(found[20].ends_with(": 20 mistakes are told at once; mend them to see the rest"));
+}

@@ -76,16 +76,19 @@ impl Tier {
         for own in own {
             swap.extend(keys.remove_entry(*own));
         }
+        let own_names: Vec<_> = keys.keys().map(Spanned::span).collect();
         let table = |keys| Spanned::new(at.clone(), DeValue::Table(keys));
-        let read = Kind::read(kind, table(keys)).map_err(|(at, what)| {
+        let read = Kind::read(kind, table(keys)).map_err(|(wrong, what)| {
             let of_all = own.join("`, `");
-            let what = match (kind, what.starts_with(read::NO_SUCH_KEY)) {
-                (_, false) => return (at, what),
+            // A key of a table in it has other names to choose from.
+            let is_own = wrong == at || own_names.contains(&wrong);
+            let what = match (kind, is_own && what.starts_with(read::NO_SUCH_KEY)) {
+                (_, false) => return (wrong, what),
                 (TierKind::Zram, _) => what.replace(", `meld`, `check_writes`", ""),
                 (TierKind::Zmeld, _) => what,
                 _ => what.replacen("expected ", "expected `kind`, ", 1),
             };
-            (at, format!("{what}, `{of_all}`"))
+            (wrong, format!("{what}, `{of_all}`"))
         });
         let kind = read?;
         let swap = read::value(table(swap))?;
