@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn csv_reads_back(texts in prop::collection::vec("[-=+@'\\t]?.{0,40}", 0..6)) {
+    fn csv_reads_back(texts in prop::collection::vec("[-=+@＝＋－＠;'\\t]?.{0,40}", 0..6)) {
         let mut table = Table::new("").column(Column::text("name")).column(Column::bytes("size"));
         for text in &texts {
             table.row(cells![text, 1u64]);
@@ -241,7 +241,7 @@ proptest! {
         let mut reader = csv::Reader::from_reader(csv.as_bytes());
         let names: Vec<_> = reader.records().map(|it| it.unwrap()[0].to_owned()).collect();
         // None is a formula, and nothing is lost.
-        let is_formula = |it: &String| it.starts_with(['=', '+', '-', '@', '\t']) && it.parse::<f64>().is_err();
+        let is_formula = |it: &String| it.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠', ';', '\t']) && it.parse::<f64>().is_err();
         prop_assert!(!names.iter().any(is_formula), "{names:?}");
         let names: Vec<_> = names.iter().map(|it| it.strip_prefix('\'').unwrap_or(it)).collect();
         prop_assert_eq!(names, texts);

@@ -50,8 +50,11 @@ impl Table {
     }
 }
 
-/// Beginnings of a formula in spreadsheets, or what they leave out before one; and of text.
-const FORMULA: [char; 8] = ['=', '+', '-', '@', '\t', '\r', '\n', '\''];
+/// Beginnings of a formula in spreadsheets, of one in full width, or what they leave out before one (a
+/// semicolon may be their separator); and of text.
+const FORMULA: [char; 13] = [
+    '=', '+', '-', '@', '＝', '＋', '－', '＠', ';', '\t', '\r', '\n', '\'',
+];
 
 fn raw(cell: &Cell, part: &str) -> String {
     let real = |value: f64| match value.is_finite() {
