@@ -257,7 +257,7 @@ impl NumaMachine {
         }
         Self {
             name: "host".into(),
-            about: "this machine as the kernel describes it".into(),
+            about: "This machine, as the kernel describes it".into(),
             slit: rows,
             node_numbers: ids,
             processors,

@@ -20,7 +20,7 @@ pub enum MoveReason {
 pub struct Counters {
     /// Moves of processes between processors, by [`MoveReason`].
     pub process_moves: [u64; 3],
-    /// Those that changed the node.
+    /// Moves of processes to another node.
     pub node_moves: u64,
     /// Moves that copied a whole address space.
     pub whole_copies: u64,
@@ -40,7 +40,7 @@ pub struct Counters {
     pub numa_pte_updates: u64,
     /// Faults on pages that a scan made inaccessible.
     pub numa_hint_faults: u64,
-    /// Those on pages of the faulting node.
+    /// Faults on pages that a scan made inaccessible and that were on the faulting node.
     pub numa_hint_faults_local: u64,
     /// Pages moved from one node to another, for whatever reason.
     pub numa_pages_migrated: u64,
@@ -50,9 +50,9 @@ pub struct Counters {
     pub pgdemote_kswapd: u64,
     /// Pages that returned to the node they had come from, each counted once.
     pub ping_pong_pages: u64,
-    /// Such returns.
+    /// Returns of pages to the node they had come from.
     pub ping_pong_moves: u64,
-    /// Looks of processors at their domains.
+    /// Times that a processor looked whether others have more to do.
     pub looks: u64,
 }
 

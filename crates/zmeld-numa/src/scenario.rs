@@ -64,11 +64,16 @@ struct ScenarioSpec {
 impl Default for ScenarioSpec {
     fn default() -> Self {
         Self {
-            name: "scenario".into(),
+            name: String::new(),
             about: String::new(),
             seed: 1,
             replications: 30,
-            policies: vec![PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand],
+            policies: vec![
+                PolicyName::Linux,
+                PolicyName::Autonuma,
+                PolicyName::Full,
+                PolicyName::OnDemand,
+            ],
             machine: MachineSpec::default(),
             scheduler: Scheduler::default(),
             workload: Workload::default(),
@@ -139,7 +144,8 @@ impl ScenarioText {
             let named = settings.iter();
             let named = named.map(|(path, value)| format!("{path} = {value}"));
             let with = named.collect::<Vec<_>>().join(", ");
-            Error::Wrong(format!("{}: with {with}: {}", self.file, error.message()))
+            let why = in_words(error.message());
+            Error::Wrong(format!("{}: with {with}: {why}", self.file))
         })?;
         self.check(spec)
     }
@@ -180,7 +186,10 @@ impl ScenarioText {
             return Err(self.wrong("", ("replications", format!("replications: {why}"))));
         }
         Ok(Scenario {
-            name: spec.name,
+            name: match spec.name.is_empty() {
+                true => self.file.clone(),
+                false => spec.name,
+            },
             seed: spec.seed,
             replications: spec.replications,
             policies: spec.policies,
@@ -269,8 +278,20 @@ fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), Er
 fn syntax(text: &str, file: &str, error: &toml::de::Error) -> Error {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let (line, column) = line_and_column(text, at);
-    let why = error.message();
+    let why = in_words(error.message());
     Error::Wrong(format!("{file}: line {line}, column {column}: {why}"))
+}
+
+/// serde's message without the names of Rust's types.
+fn in_words(message: &str) -> String {
+    ["usize", "u64", "u32"]
+        .iter()
+        .fold(message.to_owned(), |message, name| {
+            message.replace(
+                &format!("expected {name}"),
+                "expected a whole number from 0 on",
+            )
+        })
 }
 
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {

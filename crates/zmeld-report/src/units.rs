@@ -89,6 +89,9 @@ impl Unit {
         let (below, above) = (value - low, high - value);
         if (below - above).abs() <= 0.1 * below.abs().max(above.abs()) {
             let half = (high - low) / 2.0;
+            if half < IN_ROUNDING * value.abs() {
+                return self.format(estimate.value);
+            }
             let text = uncertain(value, half);
             return match (self, text.split_once(' ')) {
                 (Unit::Ratio, Some((value, rest))) => format!("{value}{suffix} {rest}"),
@@ -135,6 +138,9 @@ impl Unit {
         }
     }
 }
+
+/// An interval narrower than this share of its value is within the rounding of three digits.
+const IN_ROUNDING: f64 = 0.0005;
 
 /// A measured value and the interval it is thought to lie in.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -474,6 +480,10 @@ mod tests {
             Unit::Ratio.format_estimate(Estimate::new(2.31, 2.28, 2.40)),
             "2.31x (2.28 to 2.40)"
         );
+        // Three digits tell as much.
+        let ratio = |half| Unit::Ratio.format_estimate(Estimate::around(1.000_18, half));
+        assert_eq!(ratio(0.000_09), "1.00x");
+        assert_eq!(ratio(0.002), "1.000x ± 0.002");
         assert_eq!(
             Unit::Fraction.format_estimate(Estimate::around(0.128, 0.004)),
             "12.8 ± 0.4 %"

@@ -116,10 +116,13 @@ fn usage_line(rendered: &str, help: &str) -> String {
 
 /// The standard library's words on numbers, and plain ones.
 const NUMBERS: [(&str, &str); 4] = [
-    ("invalid digit found in string", "not a whole number"),
+    (
+        "invalid digit found in string",
+        "not a whole number from 0 on",
+    ),
     (
         "cannot parse integer from empty string",
-        "not a whole number",
+        "not a whole number from 0 on",
     ),
     ("number too large to fit in target type", "too large"),
     ("number too small to fit in target type", "too small"),

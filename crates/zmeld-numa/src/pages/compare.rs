@@ -28,7 +28,9 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         .plot(savings(base, &gains))
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
-    provenance(Document::new("zmeld numa compare").lead(lead), scenario).section(tables)
+    provenance(Document::new("zmeld numa compare").lead(lead), scenario)
+        .provenance("replications", scenario.replications.to_string())
+        .section(tables)
 }
 
 /// Each policy's saving, with its interval.
@@ -74,8 +76,6 @@ fn policies_table(
         Column::percent("local accesses").with_interval() => cell(mean("local_share")),
         Column::count("pages moved").with_interval() => cell(mean("numa_pages_migrated")),
         Column::count("pages back and forth").with_interval() => cell(mean("ping_pong_pages")),
-        Column::seconds("lost remotely").with_interval() =>
-            cell(mean("stall_remote_ms").scaled(0.001)),
     );
     table.note(
         "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",

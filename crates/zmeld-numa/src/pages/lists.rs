@@ -47,7 +47,7 @@ pub fn machine(machine: &NumaMachine) -> Document {
         Column::text("distances") => row.join(" "),
     );
     Document::new(&machine.to_string())
-        .lead(machine.about.as_str())
+        .lead(format!("{}.", machine.about))
         .section(Section::new("").table(nodes))
 }
 

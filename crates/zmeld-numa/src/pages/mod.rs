@@ -52,6 +52,5 @@ pub(crate) fn provenance(document: Document, scenario: &Scenario) -> Document {
         .provenance("machine", scenario.case.machine.to_string())
         .provenance("scenario", scenario.name.as_str())
         .provenance("seed", scenario.seed.to_string())
-        .provenance("replications", scenario.replications.to_string())
         .provenance("zmeld", env!("CARGO_PKG_VERSION"))
 }

@@ -1,6 +1,6 @@
 //! One replication under one policy, in detail.
 
-use crate::outcome::Outcome;
+use crate::outcome::{Counters, Outcome};
 use crate::policy::PolicyName;
 use crate::scenario::Scenario;
 use crate::time::to_s;
@@ -10,7 +10,12 @@ use zmeld_report::{units, Column, Document, Plot, Section, Table, Unit};
 use super::{load, provenance, simulated};
 
 /// One replication under one policy, in detail.
-pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Document {
+pub fn run(
+    scenario: &Scenario,
+    policy: PolicyName,
+    replication: u64,
+    outcome: &Outcome,
+) -> Document {
     let mut section = Section::new("Result")
         .values([
             ("moved", units::bytes(outcome.bytes_migrated())),
@@ -31,7 +36,7 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Docume
         units::percent(outcome.local_share())
     );
     let document = Document::new("zmeld numa run").lead(lead).section(section);
-    provenance(document, scenario)
+    provenance(document, scenario).provenance("replication", replication.to_string())
 }
 
 fn stalls(outcome: &Outcome) -> Table {
@@ -55,12 +60,18 @@ fn counters(outcome: &Outcome) -> Table {
     let all = serde_json::to_value(&outcome.counters).unwrap_or_default();
     let all = all.as_object().into_iter().flatten();
     let numbers = all.filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)));
-    let mut table = zmeld_report::table!("Counters", for (name, value) in numbers,
+    let schema = schemars::schema_for!(Counters);
+    let mut table = zmeld_report::table!("Counters", for (name, value) in numbers.filter(|it| it.1 > 0),
+        where {
+            let meaning = &schema.as_value()["properties"][name]["description"];
+        }
         Column::text("counter") => name,
         Column::count("value") => value,
+        Column::text("what it counts") => meaning.as_str().unwrap_or_default(),
     );
     table.note(format!(
-        "Process moves: {} by idle processors, {} periodically.",
+        "Those that are 0 are left out; --json has all. Process moves: {} by idle processors, {} \
+         periodically.",
         outcome.counters.process_moves[0], outcome.counters.process_moves[1]
     ));
     table
@@ -79,7 +90,7 @@ fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
     Lines::new(
         "Local accesses over time",
         Axis::new("time", Unit::Seconds).from_zero(),
-        Axis::new("local accesses", Unit::Fraction),
+        Axis::new("local accesses", Unit::Fraction).from_zero(),
     )
     .series(policy.as_str(), points)
     .into()

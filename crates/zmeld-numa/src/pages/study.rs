@@ -34,6 +34,7 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
         document = document.section(figure.section(study));
     }
     provenance(document.section(free_parameters(scenario)), scenario)
+        .provenance("replications", study.replications.to_string())
 }
 
 /// How many verdicts chance may have decided, and what more replications would change.
@@ -43,6 +44,11 @@ fn precision(study: &Reproduction) -> String {
         0 => return String::new(),
         open => open,
     };
+    if study.replications < 2 {
+        return " No verdict is decided: a single replication cannot tell chance from a policy; give \
+                --replications 200."
+            .to_owned();
+    }
     let mut widths: Vec<f64> = study.claims.iter().map(|it| it.ours.half_width).collect();
     widths.sort_by(f64::total_cmp);
     let typical = widths[widths.len() / 2];
@@ -90,25 +96,29 @@ fn claims(study: &Reproduction) -> Table {
         where {
             let claim = &judged.claim;
             let bound = claim.tolerance.of(claim.published);
-            let published = match claim.wording {
-                "" => format!("{} % ± {bound:.1}", claim.published),
-                wording if wording.ends_with(char::is_numeric) => format!("{wording} % ± {bound:.1}"),
-                wording => format!("{} % ± {bound:.1} ({wording})", claim.published),
+            let (low, high) = (claim.published - bound, claim.published + bound);
+            let (published, remark) = match claim.wording {
+                "" => (claim.published.to_string(), String::new()),
+                wording if wording.ends_with(char::is_numeric) => (wording.to_owned(), String::new()),
+                wording => (claim.published.to_string(), format!(", {wording}")),
+            };
+            let is_of = |figure: &&Figure| figure.title.eq_ignore_ascii_case(claim.figure);
+            let load = FIGURES.iter().find(is_of).map(|figure| (figure.name)(&claim.point));
+            let measure = match claim.measure {
+                Measure::OnDemandGain => "on-demand saves",
+                Measure::FullLoss => "full takes longer",
             };
         }
-        Column::text("figure and load") => format!("{}: {}", claim.figure, load_text(&claim.point)),
-        Column::text("measure") => match claim.measure {
-            Measure::OnDemandGain => "on-demand saves",
-            Measure::FullLoss => "full takes longer",
-        },
-        Column::text("published, near enough") => published,
+        Column::text("what is compared") =>
+            format!("{}: {}: {measure}{remark}", claim.figure, load.unwrap_or_default()),
+        Column::text("published (near enough)") => format!("{published} % ({low:.1} to {high:.1})"),
         Column::percent("ours").with_interval() => share(judged.ours),
         Column::text("verdict") => verdict(judged),
     );
-    table.note("Load: processes x size, mean run time, share a of it in accesses, share r of those to known places.");
     table.note(
-        "Percent of linux's total time. Intervals are 95 %, from paired replications. Open: the \
-         interval reaches over what is near enough, so chance may decide.",
+        "Percent of linux's total time. What else a figure's processes are like stands with it \
+         below. Intervals are 95 %, from paired replications. Open: the interval reaches over what \
+         is near enough, so chance may decide.",
     );
     table
 }
@@ -135,17 +145,6 @@ fn verdict(judged: &JudgedClaim) -> &'static str {
         (true, false) => "open, agrees",
         (false, false) => "open, disagrees",
     }
-}
-
-fn load_text(point: &StudyPoint) -> String {
-    format!(
-        "{} x {} KB, {} ms, a {} %, r {} %",
-        point.processes,
-        point.size_kb,
-        point.run_time_ms,
-        point.access_percent,
-        point.reuse_percent
-    )
 }
 
 /// A figure of the study: one quantity of the load varies.

@@ -55,7 +55,7 @@ pub struct Claim {
 
 const RUN_TIME: &str = "run time";
 const SIZE: &str = "size";
-const TABLE: &str = "table";
+const TABLE: &str = "access shares";
 const LOAD: &str = "load";
 const ELSEWHERE: &str = "for the same point in another place";
 

@@ -195,7 +195,8 @@ fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
         traffic_refs: &outcome.traffic_refs,
         pages_copied: &outcome.pages_copied,
     };
-    show(output, &pages::run::run(&scenario, policy, &outcome), &body)?;
+    let page = pages::run::run(&scenario, policy, args.replication, &outcome);
+    show(output, &page, &body)?;
     Ok(Outcome::Done)
 }
 
@@ -370,7 +371,7 @@ fn policies(output: &Output) -> anyhow::Result<Outcome> {
 fn scenario(args: &ScenarioArgs) -> anyhow::Result<Scenario> {
     let source = match &args.scenario {
         Some(file) => ScenarioText::read(file)?,
-        None => ScenarioText::new(String::new(), "defaults".into())?,
+        None => ScenarioText::new(String::new(), "built-in defaults".into())?,
     };
     let mut settings = args
         .set
