@@ -61,15 +61,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
                 bytes(machine.ram_bytes)
             ),
         )
-        .provenance(
-            "predicted for",
-            format!(
-                "Linux {}, pool chains of up to {} pages, {} of RAM",
-                machine.kernel,
-                result.pool_chain,
-                bytes(result.ram_bytes)
-            ),
-        )
+        .provenance("predicted for", predicted_for(result, plots))
         .provenance(
             "took",
             format!(
@@ -79,6 +71,17 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
                 plural(result.threads as u64)
             ),
         )
+}
+
+/// The machine that figures are predicted for. A page names its host's kernel by itself.
+fn predicted_for(result: &ScanResult, is_page: bool) -> String {
+    let machine = &result.machine;
+    let kernel = (!is_page).then(|| format!("Linux {}", machine.kernel));
+    let chain = format!("pool chains of up to {} pages", result.pool_chain);
+    let is_other = result.ram_bytes != machine.ram_bytes;
+    let ram = is_other.then(|| format!("{} of RAM", bytes(result.ram_bytes)));
+    let parts: Vec<String> = kernel.into_iter().chain([chain]).chain(ram).collect();
+    parts.join(", ")
 }
 
 fn lead(result: &ScanResult) -> String {
@@ -193,7 +196,7 @@ pub fn codec_table(result: &ScanResult) -> Table {
     zmeld_report::table!("", for codec in &result.codecs,
         Column::text("codec") => codec.codec.as_str(),
         Column::count("pages measured") => codec.pages_measured,
-        Column::ratio("ratio").with_interval() =>
+        Column::ratio("compression").with_interval() =>
             Estimate::around(codec.ratio, codec.ratio_interval),
         Column::bytes("compressed") => codec.compressed_bytes,
         Column::bytes("memory used") => codec.memory_used_bytes,
@@ -390,7 +393,7 @@ fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
     let melded = codec.melded_memory_at_scale_bytes as f64;
     let of_twins = codec.memory_at_scale_bytes as f64 - melded;
     let bars = Bars::new("What the pages become", "RAM", Unit::Bytes)
-        .parts(["zero", "same-filled", "duplicate", "compressed", "raw"])
+        .parts(["zero", "same-filled", "duplicate", "compressible", "raw"])
         .stack(
             "as they are",
             [
@@ -402,7 +405,7 @@ fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
             ],
         )
         .stack(
-            &format!("compressed with {}", codec.codec),
+            &format!("kept with {}", codec.codec),
             [0.0, 0.0, of_twins, melded - raw, raw],
         );
     match pages.duplicate {

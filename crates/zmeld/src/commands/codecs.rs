@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
-use zmeld_report::units::count;
+use zmeld_report::units::{count, plural};
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::facts::MachineFacts;
 use zmeld_scan::kernel::PoolModel;
@@ -188,7 +188,7 @@ fn table(report: &Report) -> Table {
             let raw = codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64;
         }
         Column::text("codec") => codec.codec.as_str(),
-        Column::ratio("ratio") => codec.ratio,
+        Column::ratio("compression") => codec.ratio,
         Column::bytes("compressed") => codec.compressed_bytes,
         Column::bytes("memory used") => codec.memory_used_bytes,
         Column::percent("raw").key("incompressible_fraction") => raw,
@@ -199,9 +199,10 @@ fn table(report: &Report) -> Table {
         Column::nanoseconds("compress 99\u{202f}%").key("compress_p99_ns") => codec.times.compress_ns_p99,
     );
     table.note(
-        "Memory used: in the kernel's pool, whole spans of its size classes. Raw: pages kept as \
-         they are, because they do not compress. 99 %: that share of the pages takes less time \
-         than this.",
+        "Compression: size before over size after the codec, without the pool, which the ratio of \
+         zmeld scan counts. Memory used: in the kernel's pool, whole spans of its size classes. \
+         Raw: pages kept as they are, because they do not compress. 99 %: that share of the pages \
+         takes less time than this.",
     );
     table
 }
@@ -213,8 +214,9 @@ fn document(report: &Report) -> Document {
         .map_or(0, |codec| codec.pages_measured);
     let part = if measured + report.same_filled_pages == report.pages_read {
         format!(
-            "{} pages of {} KiB",
+            "{} page{} of {} KiB",
             count(measured),
+            plural(measured),
             report.page_size >> 10
         )
     } else {

@@ -146,7 +146,7 @@ fn what_programs_have_is_what_was_read() {
     let raw = codec["melded_incompressible_pages"].as_u64().unwrap();
     for (part, value) in [
         ("duplicate", size(pages("duplicate"))),
-        ("compressed", size(pages("unique") - raw)),
+        ("compressible", size(pages("unique") - raw)),
         (
             "RAM taken",
             bytes(programs[0]["compressed_bytes"].as_u64().unwrap()),
