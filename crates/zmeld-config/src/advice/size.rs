@@ -106,16 +106,32 @@ impl Sizing {
         let ratio = basis.map_or(RATIO_ASSUMED, |basis| basis.ratio).max(1.0);
         let (limit, limit_why) = limit_percent(size_bytes, ram_bytes, ratio);
         let limit_bytes = part(ram_bytes, limit);
+        Sizing {
+            memory_limit_percent: limit,
+            limit_why,
+            ..Sizing::limited(size_bytes, limit_bytes, ram_bytes, page_size, basis)
+        }
+    }
+
+    /// The same where its owner chose the limit, too.
+    pub fn limited(
+        size_bytes: u64,
+        limit_bytes: u64,
+        ram_bytes: u64,
+        page_size: u64,
+        basis: Option<Basis>,
+    ) -> Sizing {
+        let ratio = basis.map_or(RATIO_ASSUMED, |basis| basis.ratio).max(1.0);
         let table = table_bytes(size_bytes, page_size);
         // At its limit it takes no more pages.
         let held = ((limit_bytes as f64 * ratio) as u64).min(size_bytes);
         let pool = (held as f64 / ratio) as u64;
         let takes_bytes = pool.saturating_add(table);
-        let percent = size_bytes as f64 * 100.0 / ram_bytes.max(1) as f64;
+        let percent = |bytes: u64| (bytes as f64 * 100.0 / ram_bytes.max(1) as f64).round() as u32;
         Sizing {
-            size_percent: percent.round() as u32,
+            size_percent: percent(size_bytes),
             size_bytes,
-            memory_limit_percent: limit,
+            memory_limit_percent: percent(limit_bytes),
             memory_limit_bytes: limit_bytes,
             takes_bytes,
             takes_at_most_bytes: limit_bytes.saturating_add(table),
@@ -124,7 +140,7 @@ impl Sizing {
             measured: basis.is_some(),
             measured_bytes: basis.map_or(0, |basis| basis.bytes),
             held_back: false,
-            limit_why,
+            limit_why: "",
         }
     }
 
@@ -150,16 +166,17 @@ impl Sizing {
 
     /// Its result, in a sentence.
     pub fn words(&self) -> String {
-        let most = bytes(self.takes_at_most_bytes);
-        if !self.measured {
-            return format!("the device never takes more than {most}");
-        }
+        let when = match self.measured {
+            true => "when it is full, the device",
+            false => "if pages get 2 times smaller (zmeld scan measures it), the full device",
+        };
         format!(
-            "when it is full, the device holds {} of pages and takes {} of RAM for them and its \
-             table, a gain of {}; it never takes more than {most}",
+            "{when} holds {} of pages and takes {} of RAM for them and its table, a gain of {}; it \
+             never takes more than {}",
             bytes(self.takes_bytes.saturating_add_signed(self.gains_bytes)),
             bytes(self.takes_bytes),
-            signed(self.gains_bytes)
+            signed(self.gains_bytes),
+            bytes(self.takes_at_most_bytes)
         )
     }
 }

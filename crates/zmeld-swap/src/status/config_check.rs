@@ -8,6 +8,8 @@ use crate::setup::journal::State;
 use crate::setup::plan::Plan;
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::{Config, Finding, FindingId, GroupPattern, ReclaimRule, Severity};
 use zmeld_guard as guard;
@@ -52,7 +54,7 @@ pub fn config_check(
         }
     }
     problems.extend(late(host, config));
-    of_rules(host, config, &mut problems);
+    problems.extend(of_rules(host, config));
     problems
 }
 
@@ -111,8 +113,9 @@ fn refusal(key: &str, err: &Error) -> Finding {
     refused(Finding::new(Severity::Critical, key, err.to_string()))
 }
 
-/// Problems of the rules about groups on this machine.
-fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
+/// Problems of the rules on this machine: groups, mechanisms and programs that it lacks.
+pub fn of_rules(host: &Host, config: &Config) -> Vec<Finding> {
+    let mut problems = Vec::new();
     let is_accepted = config.accept.contains(&FindingId::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
         match lacks_for_reclaim(host, config) {
@@ -129,6 +132,22 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
         problems.extend(both);
     }
     problems.extend(guarding(host, config));
+    problems.extend(on_end(host, config));
+    problems
+}
+
+/// A program of `on_end` that nobody could run.
+fn on_end(host: &Host, config: &Config) -> Option<Finding> {
+    let program = config.watch.guard.as_ref()?.on_end.first()?;
+    let why = match host.tree().metadata(Path::new(program)) {
+        Err(_) => "there is no such program here; install it, or name another",
+        Ok(found) if !found.is_file() => "it is no program; name one",
+        Ok(found) if found.mode() & 0o001 == 0 => {
+            "it runs as nobody, who may not execute it; chmod o+rx it, or name another"
+        }
+        Ok(_) => return None,
+    };
+    Some(mind("watch.guard.on_end", format!("{program}: {why}")))
 }
 
 /// The first thing that the machine lacks for a `[watch.reclaim]` rule.

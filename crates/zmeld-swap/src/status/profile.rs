@@ -79,6 +79,39 @@ impl Profile {
         }
     }
 
+    /// Recommends it for a machine of the kind, with the sign that it was found by; none where it
+    /// adds nothing to the configuration.
+    pub fn hint(self, host: &Host, config: &Config) -> Option<String> {
+        let mut with = config.clone();
+        self.add_to(host, &mut with, &mut Comments::new());
+        let mut added = with.watch.rules();
+        added.extend(with.watch.guard.is_some().then_some("guard"));
+        let had = config.watch.rules();
+        added.retain(|rule| !had.contains(rule));
+        let added: Vec<String> = added.iter().map(|rule| format!("[watch.{rule}]")).collect();
+        let sign = match self {
+            Profile::Pi => format!("{MODEL} says so"),
+            Profile::Kubernetes => format!("there is {KUBELET}"),
+            Profile::VmHost => format!("there are {KVM} and the control group {MACHINES}"),
+            Profile::Desktop => {
+                let unit = host.path(DISPLAY).read_link().unwrap_or_default();
+                let unit = unit
+                    .file_name()
+                    .unwrap_or("display-manager.service".as_ref());
+                format!("it starts {}", unit.to_string_lossy())
+            }
+            Profile::Small => format!("it has at most {} of RAM", bytes(SMALL_BYTES)),
+            Profile::Server => "no display manager is enabled".to_owned(),
+        };
+        let name = self.name();
+        (!added.is_empty()).then(|| {
+            format!(
+                "This machine looks like a {name} ({sign}): zmeld plan --profile {name} adds {}.",
+                added.join(" and ")
+            )
+        })
+    }
+
     /// Its unmet requirement.
     fn missing(self, host: &Host) -> Option<String> {
         match self {

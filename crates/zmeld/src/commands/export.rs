@@ -22,7 +22,7 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ExportArgs {
-    /// For whom: systemd, for machines without zmeld's generator
+    /// Form of what is printed: systemd, units for machines without zmeld's generator
     #[arg(value_parser = ["systemd"])]
     pub form: String,
 

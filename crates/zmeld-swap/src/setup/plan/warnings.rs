@@ -53,6 +53,7 @@ impl Planner<'_> {
             if limit.is_none() {
                 unlimited.push((name, size));
             }
+            self.idle_limit(name, size, limit);
             self.beyond_limit(name, size, limit);
         }
         self.too_large(&unlimited);
@@ -280,6 +281,25 @@ impl Planner<'_> {
             limit_percent(size, ram, ratio).0
         );
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
+    }
+
+    /// A limit that a device reaches by no pages of its size, however badly they compress. What is
+    /// advised for those is up to a fifth above the size.
+    fn idle_limit(&mut self, name: &str, size: u64, limit: Option<u64>) {
+        let ram = self.machine.ram_bytes;
+        let advised = u64::from(limit_percent(size, ram, 1.0).0);
+        let most = (u128::from(ram) * u128::from(advised) / 100) as u64;
+        let Some(limit) = limit.filter(|limit| *limit > most.max(size)) else {
+            return;
+        };
+        let what = format!(
+            "{} limits nothing: the device holds {} of pages before compression; write less, or \
+             remove it",
+            bytes(limit),
+            bytes(size)
+        );
+        let key = format!("{}.memory_limit", PlanPart::of_tier(name));
+        self.warn(FindingId::NoMemoryLimit, &key, what);
     }
 
     /// A device that is full by its limit, or by RAM, before it is by its size.

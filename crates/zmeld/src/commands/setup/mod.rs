@@ -21,7 +21,7 @@ use zmeld_swap::observe::applied::Applied;
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
-use zmeld_swap::status::config_check::{lacks_for_reclaim, room_for};
+use zmeld_swap::status::config_check::{of_rules, room_for};
 use zmeld_swap::status::profile::Profile;
 
 use crate::args::no_machine;
@@ -625,7 +625,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     let (mut plan, _) = planned(&wanted, &host, state, options)?;
     let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
-    plan.problems.extend(lacks_for_reclaim(&host, &plan.config));
+    plan.problems.extend(of_rules(&host, &plan.config));
     // It ends as the run that it is for would.
     let outcome = match plan.refuse() {
         Ok(()) => Outcome::Done,
@@ -643,12 +643,14 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         }
         return Ok((wanted.config, outcome));
     }
+    let is_undecided = wanted.recommendation.is_some() && args.profile.profile.is_none();
+    let profile = is_undecided.then(|| Profile::of(&host, plan.machine.ram_bytes));
     let body = report::PlanBody {
         origin: &wanted.origin(),
         done: plan.is_done(),
         recommendation: wanted.recommendation.as_ref(),
-        profile: (wanted.recommendation.is_some() && args.profile.profile.is_none())
-            .then(|| Profile::of(&host, plan.machine.ram_bytes).name()),
+        profile: profile.map(Profile::name),
+        profile_hint: profile.and_then(|profile| profile.hint(&host, &wanted.config)),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
         expected_ratio: wanted.measured.ratio(),

@@ -1,9 +1,10 @@
 //! Plans and what came of them, as tables and JSON.
 
 use serde::Serialize;
-use zmeld_config::advice::size::tenths;
+use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::Recommendation;
 use zmeld_config::Severity;
+use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::Plan;
@@ -25,6 +26,9 @@ pub struct PlanBody<'a> {
     /// Which profile the machine is of; absent where a configuration or `--profile` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<&'static str>,
+    /// What that profile adds.
+    #[serde(skip)]
+    pub profile_hint: Option<String>,
     /// Why no codec and size were measured; absent where they were, or nobody tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unmeasured: Option<String>,
@@ -42,7 +46,12 @@ pub fn steps_table(plan: &Plan) -> Table {
     let groups = plan.groups.iter();
     let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
     let steps = steps.filter(|(_, planned)| !planned.passed_over);
-    zmeld_report::table!("", for (number, (group, planned)) in (1u64..).zip(steps),
+    // Numbers count what is left to do.
+    let steps = steps.scan(0u64, |count, (group, planned)| {
+        *count += u64::from(planned.is_open());
+        Some((planned.is_open().then_some(*count), group, planned))
+    });
+    zmeld_report::table!("", for (number, group, planned) in steps,
         where {
             let is_so = |before: &String| {
                 matches!(&planned.step, Step::SetValue(set) if set.value == *before)
@@ -85,8 +94,31 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     }
 }
 
+/// What the tiers of a configuration that somebody wrote come to; nothing was measured for it.
+fn outcome_as_written(body: &PlanBody<'_>) -> Option<Section> {
+    let (config, ram) = (&body.plan.config, body.plan.machine.ram_bytes);
+    let page_size = rustix::param::page_size() as u64;
+    let devices = config.in_ram().map(|(tier, device)| {
+        let size = device.size.bytes(ram);
+        let limit = device.memory_limit.map_or(size, |limit| limit.bytes(ram));
+        let sizing = Sizing::limited(size, limit.min(size), ram, page_size, None);
+        format!("tier.{}: {}.", tier.name, sizing.words())
+    });
+    let zswap = config.zswap().and_then(|zswap| zswap.max_pool_percent);
+    let zswap = zswap.map(|percent| {
+        let most = bytes(ram / 100 * u64::from(percent));
+        format!("zswap: the pool takes at most {most} of RAM ({percent} %); the rest goes to disk.")
+    });
+    let mut lines = devices.chain(zswap).peekable();
+    lines.peek()?;
+    let section = Section::new("What it comes to");
+    Some(lines.fold(section, |section, line| section.advice(Tone::Neutral, line)))
+}
+
 fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
-    let recommendation = body.recommendation?;
+    let Some(recommendation) = body.recommendation else {
+        return outcome_as_written(body);
+    };
     let mut section = Section::new("What it comes to");
     let (text, measured) = match (&recommendation.sizing, &recommendation.pool) {
         (Some(sizing), _) => (sizing.words(), sizing.measured),
@@ -136,7 +168,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         .lead(plan_lead(body, count))
         .provenance("configuration", body.origin)
         .provenance("kernel", machine.kernel.as_str())
-        .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
+        .provenance("RAM", bytes(machine.ram_bytes));
     if let Some(ratio) = body.expected_ratio {
         document = document.provenance("expected ratio", format!("{}x", tenths(ratio)));
     }
@@ -166,11 +198,8 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
                     zmeld plan --toml --output /etc/zmeld.toml: zmeld up goes by that file.";
         configuration = configuration.advice(Tone::Neutral, text);
     }
-    if let Some(profile) = body.profile {
-        let text = format!(
-            "This machine is a {profile} by what it runs: --profile {profile} adds what suits one."
-        );
-        configuration = configuration.advice(Tone::Neutral, text);
+    if let Some(hint) = &body.profile_hint {
+        configuration = configuration.advice(Tone::Neutral, hint.as_str());
     }
     document.section(configuration)
 }
