@@ -202,6 +202,19 @@ impl Observation {
             .find(|swap| swap.area.device() == Some(&device.name))
     }
 
+    /// Size of all swap areas together.
+    pub fn swap_size_bytes(&self) -> u64 {
+        let sizes = self.swaps.iter().map(|swap| swap.area.size_bytes);
+        sizes
+            .fold(0u64, u64::saturating_add)
+            .max(self.memory.swap_total_bytes)
+    }
+
+    /// Whether an area is being switched off: the kernel's sum has only its used part by then.
+    pub fn is_switching_off(&self) -> bool {
+        (1..self.swap_size_bytes()).contains(&self.memory.swap_total_bytes)
+    }
+
     /// Whether the swap layer keeps pages of zeros to itself, so that they do not
     /// reach a device: from Linux 6.12 on.
     pub fn swap_keeps_zeros(&self) -> bool {

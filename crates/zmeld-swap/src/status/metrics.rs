@@ -199,11 +199,11 @@ families! {
         |view| stall(view, |stall| stall.avg60_percent / 100.0);
     "zmeld_pressure_memory_seconds_total" counter "Time in which tasks waited for memory since boot." =>
         |view| stall(view, |stall| stall.total_us as f64 / 1e6);
-    "zmeld_oom_kills_lately" gauge "Processes killed in the last hour because the machine had no memory left." =>
+    "zmeld_oom_kills_lately" gauge "Processes killed in the last hour, or since the look before it, because the machine had no memory left." =>
         |view| whole(Some(view.now.lately.oom_kills));
-    "zmeld_unattributed_oom_kills_lately" gauge "Processes killed in the last hour by the machine, or at the limit of a control group that is gone." =>
+    "zmeld_unattributed_oom_kills_lately" gauge "Processes killed in the last hour, or since the look before it, by the machine, or at the limit of a control group that is gone." =>
         |view| whole(Some(view.now.lately.unattributed_oom_kills));
-    "zmeld_group_oom_kills_lately" gauge "Processes killed in the last hour at the limit of a control group." =>
+    "zmeld_group_oom_kills_lately" gauge "Processes killed in the last hour, or since the look before it, at the limit of a control group." =>
         |view| view.now.lately.group_oom_kills.iter()
             .map(|(path, kills)| sample(*kills as f64, &[("cgroup", path)])).collect();
     "zmeld_reclaim_memory_bytes" gauge "RAM of a control group that zmeld watch reclaims from ahead of time." =>

@@ -152,7 +152,15 @@ fn lead(status: &Status) -> String {
         _ => String::new(),
     };
     let room = headroom(&status.headroom);
-    format!("{ram}{saved}. {room}")
+    let leaving = match now.is_switching_off() {
+        true => format!(
+            " Swap is being switched off: {} of {} are in use.",
+            bytes(memory.swap_used_bytes()),
+            bytes(now.swap_size_bytes())
+        ),
+        false => String::new(),
+    };
+    format!("{ram}{saved}.{leaving} {room}")
 }
 
 /// How much more programs can take, in a sentence.

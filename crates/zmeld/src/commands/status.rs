@@ -21,8 +21,8 @@ Examples:
   zmeld status --check=warning  the same, notices left aside
 
 As root, --check notes the kernel's counters in /run/zmeld, so that the next one
-can tell what happened in the last hour. Nothing else is changed. docs/status.md
-explains every column, docs/findings.md every finding.";
+can tell what happened since. Nothing else is changed. docs/status.md explains
+every column, docs/findings.md every finding.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]

@@ -262,11 +262,11 @@ fn what_is_on_the_screen_is_what_status_says() {
         let pressure = &said["observation"]["pressure"]["some"]["avg10_percent"];
         let waited = percent(pressure.as_f64().unwrap() / 100.0);
         let now = format!("{waited} of the last 10 s");
-        assert!(lines_of(&all, "tasks waited").contains(&now), "{all:#?}");
-        let pressed = lines_of(&all, "pressed now");
+        assert!(lines_of(&all, "memory stalls").contains(&now), "{all:#?}");
+        let stalled = lines_of(&all, "stalled");
         assert!(
-            pressed.contains("2: /app 32.5 %, /system.slice/db.service 3.1 %"),
-            "{pressed}"
+            stalled.contains("2 groups: /app 32.5 %, /system.slice/db.service 3.1 %"),
+            "{stalled}"
         );
         // Every program, and its group before it.
         let mut programs = 0;
@@ -278,7 +278,7 @@ fn what_is_on_the_screen_is_what_status_says() {
             let row = lines_of(&all, &format!("java {pid}"));
             let swapped = (20480 + u64::from(pid)) << 10;
             let returns = bytes((swapped as f64 * part) as u64);
-            let figures = format!("{}  {returns:>13}", bytes(swapped));
+            let figures = format!("{}  {returns:>14}", bytes(swapped));
             assert!(row.contains(&figures), "{pid} {figures}: {all:#?}");
             programs += 1;
         }
@@ -298,13 +298,14 @@ fn what_is_on_the_screen_is_what_status_says() {
     std::thread::sleep(Duration::from_millis(300));
     screen.press("[B");
     screen.until("an arrow", |rows| rows[39].contains("lines 2-"));
-    // A look that does not end blocks no key.
+    // A look that does not end blocks no key, and is told.
     let file = dir.path().join("proc/vmstat");
     fs::remove_file(&file).unwrap();
     mkfifo(&file, Mode::S_IRWXU).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     screen.press("j");
     screen.until("a line", |rows| rows[39].contains("lines 3-"));
+    screen.until("its age", |rows| rows[0].contains(", as of 3 s ago"));
     screen.press("q");
     end_of(&mut screen.child, "q");
 }
@@ -316,7 +317,7 @@ fn history_grows_with_what_the_machine_does() {
     let line = |rows: &[String], name: &str| lines_of(rows, name);
     // Nothing is known of a second yet, or nothing happened in it.
     screen.until("calm", |rows| {
-        line(rows, "none seen").contains("pages in, pages out")
+        line(rows, "0 a second").contains("pages in, pages out")
     });
     host.plant("proc/vmstat", "pswpin 1\npswpout 900000\npgmajfault 0\n");
     host.plant(
@@ -324,16 +325,27 @@ fn history_grows_with_what_the_machine_does() {
         "some avg10=100.00 avg60=1.00 avg300=0.10 total=100\n",
     );
     let rows = screen.until("busy", |rows| {
-        line(rows, "tasks waited").contains("100.0 %") && line(rows, "pages out").contains('█')
+        line(rows, "memory stalls").contains("100.0 %") && line(rows, "pages out").contains('█')
     });
     assert!(
-        line(&rows, "tasks waited").trim_end().ends_with('█'),
+        line(&rows, "memory stalls").trim_end().ends_with('█'),
         "{rows:#?}"
     );
-    assert!(line(&rows, "tasks waited").contains('▄'), "{rows:#?}");
+    assert!(line(&rows, "memory stalls").contains('▄'), "{rows:#?}");
     // It is over, and still to be seen.
     let calm = |it: &str| it.contains(" 0/s, most ") && it.contains("█▁");
     screen.until("calm again", |rows| calm(&line(rows, "pages out")));
+    // While an area is switched off, the kernel's sum has its used part alone.
+    let meminfo = fs::read_to_string(dir.path().join("proc/meminfo")).unwrap();
+    host.plant(
+        "proc/meminfo",
+        meminfo
+            .replace("SwapTotal: 6291452", "SwapTotal: 1048576")
+            .replace("SwapFree: 5242880", "SwapFree: 0"),
+    );
+    screen.until("switched off", |rows| {
+        line(rows, "swap used").contains("1.00 GiB of 6.00 GiB, being switched off")
+    });
     // A held screen stays.
     screen.press(" ");
     screen.until("held", |rows| rows[0].contains("held"));
@@ -344,10 +356,13 @@ fn history_grows_with_what_the_machine_does() {
     .unwrap();
     screen.press("+");
     let rows = screen.until("faster", |rows| rows[0].contains("every 0.1 s, held"));
-    assert!(line(&rows, "tasks waited").contains("100.0 %"), "{rows:#?}");
+    assert!(
+        line(&rows, "memory stalls").contains("100.0 %"),
+        "{rows:#?}"
+    );
     screen.press(" ");
     screen.until("let go", |rows| {
-        line(rows, "tasks waited").contains("7.0 %")
+        line(rows, "memory stalls").contains("7.0 %")
     });
 }
 
@@ -368,7 +383,7 @@ fn every_size_and_every_terminal_is_drawn_on() {
     let mut screen = Screen::open("exec \"$@\"", &plain, &root);
     let all = screen.all_rows();
     assert!(all.iter().all(|row| row.is_ascii()), "{all:#?}");
-    assert!(lines_of(&all, "tasks waited").ends_with('-'), "{all:#?}");
+    assert!(lines_of(&all, "memory stalls").ends_with('-'), "{all:#?}");
     let said = String::from_utf8_lossy(&screen.said);
     let mut sequences = said.split("\x1b[").skip(1);
     let is_look = |it: &str| {
@@ -384,7 +399,7 @@ fn a_machine_without_swap_is_told_what_to_do() {
     let mut screen = Screen::open("exec \"$@\"", &[], &["--root", str(dir.path())]);
     screen.until("advice", |rows| {
         let all = rows.join("\n");
-        all.contains("zmeld plan") && all.contains("pressed now   unknown")
+        all.contains("zmeld plan") && all.contains("stalled       unknown")
     });
 }
 

@@ -175,6 +175,7 @@ fn show(
         rows: 0,
         interval: args.interval,
         held: false,
+        age_s: None,
         first: 0,
     };
     let mut next = Instant::now() + Duration::from_secs_f64(view.interval);
@@ -185,7 +186,11 @@ fn show(
         if is_over() {
             return Ok(());
         }
-        if redraw || drawn_at != size() {
+        // A look takes a while, on a machine that is busy a longer one.
+        let age_s = look.age().as_secs();
+        let age_s = Some(age_s).filter(|age_s| *age_s as f64 > view.interval + 2.0);
+        if redraw || drawn_at != size() || age_s != view.age_s {
+            view.age_s = age_s;
             drawn_at = size();
             (view.first, page) = canvas.draw(&look, view)?;
         }

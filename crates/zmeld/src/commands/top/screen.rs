@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
@@ -82,6 +83,11 @@ impl Look {
         })
     }
 
+    /// How long ago the machine was looked at.
+    pub fn age(&self) -> Duration {
+        self.status.observation.at.elapsed()
+    }
+
     /// The last values of something, from nothing to `top`, the newest at the right edge.
     fn lately(&self, room: usize, top: f64, value: impl Fn(&Moment) -> f64) -> String {
         let history = self.history.iter().take(room);
@@ -117,9 +123,9 @@ impl Look {
         zmeld_report::table!("", for it in groups,
             Column::path("whose pages are in swap") => it.name.as_str(),
             Column::bytes("in swap") => it.bytes,
-            Column::bytes("RAM to return") => (it.bytes as f64 * part) as u64,
-            Column::bytes("room") => it.room,
-            Column::percent("waited") => it.waited,
+            Column::bytes("RAM to swap in") => (it.bytes as f64 * part) as u64,
+            Column::bytes("room to limit") => it.room,
+            Column::percent("stalls, 10 s") => it.waited,
         )
     }
 }
@@ -270,6 +276,8 @@ pub struct View {
     pub rows: usize,
     pub interval: f64,
     pub held: bool,
+    /// Age of the look in seconds, where it is older than it should be.
+    pub age_s: Option<u64>,
     /// The first line of the body that is shown.
     pub first: usize,
 }
@@ -355,23 +363,29 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         format!("{name:NAME$}{told}{gap}{}", look.lately(room, top, value))
     };
     let state = if view.held { ", held" } else { "" };
-    let title = format!("zmeld top, every {} s{state}", view.interval);
+    let age = view
+        .age_s
+        .map_or(String::new(), |age| format!(", as of {age} s ago"));
+    let title = format!(
+        "zmeld top, every {} s{state}{age} (a bar a look, the newest at the right)",
+        view.interval
+    );
     let mut lines = vec![style.bold(&cut(&title))];
     let findings = look.status.findings.iter().map(|it| it.name());
     let is_grave = |it: &Severity| *it >= Severity::Warning;
     let mut severities = look.status.findings.iter().map(|it| &it.severity);
     lines.push(warning_if(
         severities.any(is_grave),
-        named("findings", &findings.collect::<Vec<_>>()),
+        named("findings", "", &findings.collect::<Vec<_>>()),
     ));
-    let (is_pressed, pressed) = pressed(look, style.width);
-    lines.push(warning_if(is_pressed, pressed));
     let waiting = match now.pressure {
         None => "not measured".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
     };
-    let waiting = line("tasks waited", waiting, 1.0, &|it| it.waiting);
+    let waiting = line("memory stalls", waiting, 1.0, &|it| it.waiting);
     lines.push(warning_if(latest.waiting >= 0.2, waiting));
+    let (is_any, stalled) = stalled(look, style.width);
+    lines.push(warning_if(is_any, stalled));
     let mut unseen = Vec::new();
     for (at, (name, _)) in RATES.iter().enumerate() {
         let rate = |it: &Moment| it.rates[at];
@@ -392,23 +406,27 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         lines.push(cut(&line(name, told, most, &rate)));
     }
     if !unseen.is_empty() {
-        lines.push(cut(&format!("{:NAME$}{}", "none seen", unseen.join(", "))));
+        lines.push(cut(&format!("{:NAME$}{}", "0 a second", unseen.join(", "))));
     }
     let memory = &now.memory;
-    let mut used = |name: &str, total: u64, value: fn(&Moment) -> f64| {
-        let told = format!("{} of {}", bytes(value(latest) as u64), bytes(total));
+    let mut used = |name: &str, total: u64, how: &str, value: fn(&Moment) -> f64| {
+        let told = format!("{} of {}{how}", bytes(value(latest) as u64), bytes(total));
         lines.push(cut(&line(name, told, total as f64, &value)));
     };
-    used("RAM used", memory.total_bytes, |it| it.ram_used);
-    if memory.swap_total_bytes > 0 {
-        used("swap used", memory.swap_total_bytes, |it| it.swap_used);
+    used("RAM used", memory.total_bytes, "", |it| it.ram_used);
+    let how = match now.is_switching_off() {
+        true => ", being switched off",
+        false => "",
+    };
+    if now.swap_size_bytes() > 0 {
+        used("swap used", now.swap_size_bytes(), how, |it| it.swap_used);
     }
     lines.push(String::new());
     lines
 }
 
-/// A line of the head with names and their number; of one that repeats, how often it does.
-fn named(what: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
+/// A line of the head with names and their number, of what; of one that repeats, how often it does.
+fn named(what: &str, of: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
     let each = names.chunk_by(|one, next| one == next).map(|it| match it {
         [one] => one.as_ref().to_owned(),
         [one, ..] => format!("{} ({})", one.as_ref(), it.len()),
@@ -418,15 +436,15 @@ fn named(what: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
         0 => format!("{what:NAME$}none"),
         many => {
             let each: Vec<String> = each.collect();
-            format!("{what:NAME$}{many}: {}", inert(&each.join(", ")))
+            format!("{what:NAME$}{many}{of}: {}", inert(&each.join(", ")))
         }
     }
 }
 
 /// The line of control groups whose tasks wait now, those that wait most first, and of those that
 /// are full; and whether there are any.
-fn pressed(look: &Look, columns: usize) -> (bool, String) {
-    const WHAT: &str = "pressed now";
+fn stalled(look: &Look, columns: usize) -> (bool, String) {
+    const WHAT: &str = "stalled";
     let Some(groups) = &look.groups else {
         return (
             false,
@@ -442,7 +460,11 @@ fn pressed(look: &Look, columns: usize) -> (bool, String) {
             true => format!("{} {}", name_of(&it.name), percent(waited(it))),
             false => format!("{} at its limit", name_of(&it.name)),
         });
-        named(WHAT, &told.collect::<Vec<_>>())
+        match groups.len() {
+            0 => format!("{WHAT:NAME$}no control group"),
+            1 => named(WHAT, " group", &told.collect::<Vec<_>>()),
+            _ => named(WHAT, " groups", &told.collect::<Vec<_>>()),
+        }
     };
     // Names of users' groups are long and differ at their ends; the table has them whole.
     let line = match told(|name| name) {
@@ -457,8 +479,8 @@ fn pressed(look: &Look, columns: usize) -> (bool, String) {
     ) {
         (true, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
         (true, _) => line,
-        (false, true) => line + " at its limit; who waits is not measured",
-        (false, false) => line + "; who waits is not measured",
+        (false, true) => line + " at its limit; who waits is not measured here",
+        (false, false) => line + "; who waits is not measured here",
     };
     (!groups.is_empty(), line)
 }
