@@ -151,7 +151,7 @@ fn on_end(host: &Host, config: &Config) -> Option<Finding> {
 }
 
 /// The first thing that the machine lacks for a `[watch.reclaim]` rule.
-pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
+fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
     let rule = config.watch.reclaim.as_ref();
     rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule))?;
     let what = format!("nothing can be reclaimed: {}", reclaim::lacks(host)?);
