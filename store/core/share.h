@@ -72,9 +72,6 @@ static inline void zm_share_lock(struct zm_share *share)
 	zm_bit_lock(&share->state, ZM_LOCK_SHARE);
 }
 
-#define zm_share_trylock(share) \
-	zm_acquired_if(share, zm_bit_trylock(&(share)->state, ZM_LOCK_SHARE))
-
 static inline void zm_share_unlock(struct zm_share *share)
 	zm_releases(share)
 {
