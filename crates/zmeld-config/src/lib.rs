@@ -469,7 +469,8 @@ fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
 
 /// The name that was most likely meant.
 fn meant<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let likeness = names.map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let wrong = wrong.to_lowercase();
+    let likeness = names.map(|name| (strsim::jaro_winkler(&wrong, name), name));
     let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
     let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0));
     nearest.map(|(_, name)| name)

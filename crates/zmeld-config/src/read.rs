@@ -189,6 +189,10 @@ fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
     }
 }
 
+// What toml says of them.
+const UNQUOTED: &str = "string values must be quoted";
+const NO_BOOLEAN: &str = "invalid boolean";
+
 /// What a syntax error at a byte says, with the way out.
 fn syntax(source: &Source, at: usize, message: &str) -> String {
     let rest = source.text.get(at..).unwrap_or_default();
@@ -200,6 +204,22 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
         .filter(|c| "“”„‟‘’‚‛«»".contains(*c));
     if let Some(quote) = quote {
         return format!("{quote} is a typographic quote; write straight ones: \"...\"");
+    }
+    let value = rest
+        .split(['#', '\n', ','])
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let is = |names: &[&str]| names.contains(&&*value.to_lowercase());
+    if !value.is_empty() && (message.starts_with(UNQUOTED) || message.starts_with(NO_BOOLEAN)) {
+        return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
+            (true, _) => format!("{value} is no value; write true"),
+            (_, true) => format!("{value} is no value; write false"),
+            _ => format!(
+                "a text is needed in quotes; write {:?}",
+                value.trim_matches('"')
+            ),
+        };
     }
     match source.first_of(at) {
         Some(line) if message == "duplicate key" => format!("duplicate key; line {line} has it"),
@@ -337,7 +357,7 @@ fn is_table(path: &str) -> bool {
     let names: Vec<&str> = path.split('.').collect();
     matches!(
         names[..],
-        ["tunables" | "watch" | "metrics"]
+        [TIERS | "tunables" | "watch" | "metrics"]
             | [
                 "watch",
                 "recompress" | "writeback" | "meld" | "reclaim" | "guard"
