@@ -35,7 +35,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
 
 /// Each policy's saving, with its interval.
 fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
-    let title = format!("Time saved over {base} (more is better)");
+    let title = format!("Time saved over {base}, with 95 % intervals (more is better)");
     let bars = Bars::new(&title, "share of total time", Unit::Fraction);
     gains[1..].iter().fold(bars, |bars, (policy, gain)| {
         bars.bar(policy.as_str(), estimate(*gain))

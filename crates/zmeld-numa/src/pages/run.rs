@@ -95,3 +95,12 @@ fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
     .series(policy.as_str(), points)
     .into()
 }
+
+#[test]
+fn each_counter_says_what_it_counts() {
+    let schema = schemars::schema_for!(Counters);
+    let properties = schema.as_value()["properties"].as_object().unwrap();
+    for (name, property) in properties {
+        assert!(property["description"].is_string(), "{name}");
+    }
+}

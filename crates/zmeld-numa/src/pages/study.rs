@@ -171,7 +171,10 @@ const FIGURES: [Figure; 4] = [
              there is left to gain. A move of everything is dear once, and weighs less in a longer run.",
         is_on: |p| has_base_shares(p) && p.processes == 50 && p.size_kb == 50,
         x: |p| p.run_time_ms,
-        name: |p| format!("{} ms", p.run_time_ms),
+        name: |p| match p.run_time_ms {
+            ms @ ..1000 => format!("{ms} ms"),
+            ms => format!("{} s", f64::from(ms) / 1000.0),
+        },
     },
     Figure {
         title: "Size",

@@ -110,10 +110,18 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
     let precision = format!("{open} of the 21 verdicts on numbers are open: with 2 replications");
     assert!(open > 0 && lead.contains(&precision), "{lead}");
     let begin = page.find("Published numbers beside ours").unwrap();
-    let table = &page[begin..begin + page[begin..].find("Load: ").unwrap()];
-    let beside =
-        |row: &&str| row.contains(" x ") && (row.contains("agrees") || row.contains("open,"));
+    let table = &page[begin..begin + page[begin..].find("Percent of linux's").unwrap()];
+    let figures = ["run time: ", "size: ", "access shares: ", "load: "];
+    let is_first = |row: &str| figures.iter().any(|figure| row.starts_with(figure));
+    let beside = |row: &&str| is_first(row) && (row.contains("agrees") || row.contains("open,"));
     assert_eq!(table.lines().filter(beside).count(), 21, "{table}");
+    // One replication decides nothing.
+    let single = study::reproduce(&source, Some(1), &|_, _| ()).unwrap();
+    let page = reproduction(&single, &scenario).to_text(&zmeld_report::Style::plain(80));
+    assert!(
+        page.replace('\n', " ").contains("No verdict is decided"),
+        "{page}"
+    );
     // Without the cost of a move, full is no worse than linux: the verdicts come from the runs.
     let text = study::SCENARIO.replace("\npage_ms = 275.0\n", "\npage_ms = 0.0\n");
     assert_ne!(text, study::SCENARIO);
