@@ -681,7 +681,7 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
         ("[watch.guard]\ngrace = 3\n", "2:9: watch.guard.grace: "),
         (
             "[watch.guard]\nend_below = \"16%\"\n",
-            "1:8: watch.guard.room_below: 15% is less than end_below",
+            "2:13: watch.guard.end_below: 16% is more than room_below",
         ),
         ("watch.guard = true\n", "1:15: watch.guard: "),
         ("watch.guard\n", "1:12: "),
