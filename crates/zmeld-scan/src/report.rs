@@ -327,7 +327,7 @@ const PROGRAMS_SHOWN: usize = 10;
 fn programs(result: &ScanResult, most: usize) -> Table {
     zmeld_report::table!("", for program in result.programs.iter().take(most),
         Column::text("program") => program.program.as_str(),
-        Column::count("number").key("processes") => program.processes,
+        Column::count("procs").key("processes") => program.processes,
         Column::path("control group") => &program.group,
         Column::bytes("pages") => program.bytes,
         Column::ratio("ratio") => program.ratio(),
@@ -356,7 +356,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         left => format!(" {} more: --programs.", count(left as u64)),
     };
     table.note(format!(
-        "Number: of processes. Pages: without those of zeros and of one repeated word. Saved: with \
+        "Pages: without those of zeros and of one repeated word. Saved: with \
          {}, all of them swapped out, nothing melded. Identical: pages that melding would drop.{more}",
         codec.codec
     ));

@@ -30,8 +30,8 @@ pub(super) fn unattributed_oom_kills(view: &View) -> Option<Finding> {
     killed(
         view,
         view.now.lately.unattributed_oom_kills,
-        "the kernel killed processes; not known is whether the machine had no memory left or a \
-         control group that is gone was at its limit",
+        "the kernel killed processes, and it is not known whether the machine had no memory left \
+         or a control group that is gone was at its limit",
         "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
     )
 }

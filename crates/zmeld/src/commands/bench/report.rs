@@ -543,7 +543,7 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
     zmeld_report::table!("", for recipe in recipes,
         Column::text("recipe") => recipe.name.as_str(),
         Column::text("question") => recipe.question.as_str(),
-        Column::seconds("about") => recipe.minutes * 60.0,
+        Column::seconds("takes about") => recipe.minutes * 60.0,
     )
 }
 
