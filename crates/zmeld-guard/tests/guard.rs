@@ -443,7 +443,7 @@ impl script::Case for Machine {
     }
 
     /// Process numbers are the machine's own, as is how long a process takes to end.
-    fn lasting(&self, line: &str) -> String {
+    fn lasting(&self, _what: &str, line: &str) -> String {
         let mut before = "";
         let words = line.split(' ').map(|word| {
             let is_pid = word.starts_with('(') && word.contains(|it: char| it.is_ascii_digit());

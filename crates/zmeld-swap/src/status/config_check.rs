@@ -113,49 +113,50 @@ fn refusal(key: &str, err: &Error) -> Finding {
     refused(Finding::new(Severity::Critical, key, err.to_string()))
 }
 
-/// Problems of the rules on this machine: groups, mechanisms and programs that it lacks.
+/// Problems of the rules on this machine: groups and programs that it lacks.
 pub fn of_rules(host: &Host, config: &Config) -> Vec<Finding> {
     let mut problems = Vec::new();
-    let is_accepted = config.accept.contains(&FindingId::UnusedRule);
+    let is_accepted = |id| config.accept.contains(&id);
     if let Some(rule) = &config.watch.reclaim {
-        match lacks_for_reclaim(host, config) {
-            Some(problem) => problems.push(problem),
-            None if is_accepted => {}
+        let lacks = reclaim::lacks(host);
+        if lacks.is_none() && !is_accepted(FindingId::TwoReclaimers) {
+            let both = DamonReclaim::read(host).into_iter().map(|damon| Finding {
+                severity: Severity::Warning,
+                ..damon.beside_reclaim()
+            });
+            problems.extend(both);
+        }
+        match lacks {
+            _ if is_accepted(FindingId::UnusedRule) => {}
+            Some(why) => {
+                let what = format!("nothing can be reclaimed: {why}");
+                problems.push(mind("watch.reclaim", what).of(FindingId::UnusedRule));
+            }
             None => problems.extend(of_reclaim(host, rule)),
         }
     }
-    if config.watch.reclaim.is_some() && !config.accept.contains(&FindingId::TwoReclaimers) {
-        let both = DamonReclaim::read(host).into_iter().map(|damon| Finding {
-            severity: Severity::Warning,
-            ..damon.beside_reclaim()
-        });
-        problems.extend(both);
-    }
     problems.extend(guarding(host, config));
-    problems.extend(on_end(host, config));
+    let on_end = on_end(host, config).filter(|_| !is_accepted(FindingId::UnusedRule));
+    problems.extend(on_end);
     problems
 }
 
-/// A program of `on_end` that nobody could run.
+/// A program of `on_end` that nobody could run, as far as this user can see.
 fn on_end(host: &Host, config: &Config) -> Option<Finding> {
     let program = config.watch.guard.as_ref()?.on_end.first()?;
     let why = match host.tree().metadata(Path::new(program)) {
-        Err(_) => "there is no such program here; install it, or name another",
+        Err(err) if err.kind() == std::io::ErrorKind::NotFound => {
+            "there is no such program here; install it, or name another"
+        }
+        Err(_) => return None,
         Ok(found) if !found.is_file() => "it is no program; name one",
         Ok(found) if found.mode() & 0o001 == 0 => {
             "it runs as nobody, who may not execute it; chmod o+rx it, or name another"
         }
         Ok(_) => return None,
     };
-    Some(mind("watch.guard.on_end", format!("{program}: {why}")))
-}
-
-/// The first thing that the machine lacks for a `[watch.reclaim]` rule.
-fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
-    let rule = config.watch.reclaim.as_ref();
-    rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule))?;
-    let what = format!("nothing can be reclaimed: {}", reclaim::lacks(host)?);
-    Some(mind("watch.reclaim", what).of(FindingId::UnusedRule))
+    let problem = mind("watch.guard.on_end", format!("{program}: {why}"));
+    Some(problem.of(FindingId::UnusedRule))
 }
 
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
