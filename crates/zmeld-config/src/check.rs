@@ -352,10 +352,9 @@ fn is_stable(path: &Path) -> bool {
         "/dev/disk/by-partuuid",
         "/dev/disk/by-partlabel",
         "/dev/disk/by-path",
-        "/dev/mapper",
         "/dev/zvol",
     ];
-    // A volume group's directory: /dev/GROUP/VOLUME.
+    // A volume group's directory: /dev/GROUP/VOLUME, as /dev/mapper/NAME.
     let volume = path.components().count() == 4 && !path.starts_with("/dev/disk");
     volume || stable.iter().any(|folder| path.starts_with(folder))
 }

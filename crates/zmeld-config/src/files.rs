@@ -56,15 +56,13 @@ impl Source {
 
     /// Line and column of a byte.
     fn place(&self, at: usize) -> FilePosition {
-        let mut at = at.clamp(self.start, self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
         let line = self.lines.partition_point(|start| *start <= at);
+        let begin = self.lines[line - 1];
+        let before = self.text[begin..].char_indices();
         FilePosition {
             file: self.path.clone(),
             line,
-            column: self.text[self.lines[line - 1]..at].chars().count() + 1,
+            column: before.take_while(|(far, _)| begin + far < at).count() + 1,
         }
     }
 

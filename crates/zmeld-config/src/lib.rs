@@ -226,12 +226,12 @@ impl Config {
         check::check(self, &read::Places::new())
     }
 
-    /// Reads what was parsed as a part of another file: what is wrong with it has no place.
+    /// Reads a part of another file: its mistakes have no place.
     ///
     /// # Errors
     /// All that is wrong.
-    pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
-        let read = Self::from_text(Path::new(""), &table.to_string());
+    pub fn from_part(text: &str) -> Result<Config, ConfigError> {
+        let read = Self::from_text(Path::new(""), text);
         read.map(|loaded| loaded.config).map_err(|mut error| {
             error.problems.iter_mut().for_each(|it| it.place = None);
             error

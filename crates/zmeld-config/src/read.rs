@@ -122,7 +122,7 @@ impl<'t> Tree<'t> {
             let key = keys.iter().rfind(|key| key.name == at || key.value == at);
             let key = match key.unwrap_or(&keys[0]) {
                 // It is the name that is wrong.
-                key if key.name == at && !what.starts_with(NO_SUCH_KEY) => key,
+                key if key.name == at => key,
                 key => key.meant_by(&what, &keys),
             };
             let change = change(root.get_mut(), key, &what);
@@ -296,7 +296,7 @@ impl Key {
 fn change(node: &mut DeValue<'_>, key: &Key, what: &str) -> Option<bool> {
     let mut is_mended = None;
     let mut keep = |name: Range<usize>, node: &mut Node<'_>| {
-        if name != key.name || node.span() != key.value {
+        if name != key.name {
             is_mended = is_mended.or(change(node.get_mut(), key, what));
             return true;
         }

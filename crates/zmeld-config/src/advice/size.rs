@@ -6,7 +6,7 @@
 //! where pages of at least a quarter of RAM were measured ([`BASIS_MIN_PERCENT`]): a
 //! machine that has just booted does not show yet what it will hold. Half is also what
 //! zram-generator and zram-tools take. Its limit is what it takes when it is full and a
-//! fifth more, but enough for pages that get half as small, and at most half of RAM.
+//! fifth more, but enough for pages that get only 2 times smaller, and at most half of RAM.
 
 use serde::Serialize;
 use zmeld_report::units::bytes;
@@ -90,7 +90,6 @@ impl Sizing {
             _ => UNMEASURED_PERCENT,
         };
         Sizing {
-            size_percent: percent,
             held_back,
             ..Sizing::of_size(part(ram_bytes, percent), ram_bytes, page_size, basis)
         }
@@ -229,7 +228,10 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
     } else if needed >= half_as_small {
         (needed, "a fifth more than it takes when it is full")
     } else {
-        (half_as_small, "enough for pages that compress half as well")
+        (
+            half_as_small,
+            "enough for pages that get only 2 times smaller",
+        )
     };
     let percent = (limit * 100.0 / ram_bytes.max(1) as f64).ceil();
     ((percent as u32).clamp(1, LIMIT_MAX_PERCENT), reason)

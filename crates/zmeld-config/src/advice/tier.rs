@@ -220,8 +220,8 @@ impl ActiveSwap {
         };
         if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
             let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
-            let codecs = text("comp_algorithm")?.unwrap_or_default();
-            swap.codec = chosen(&codecs).map(str::to_owned);
+            let codecs = text("comp_algorithm")?;
+            swap.codec = codecs.as_deref().and_then(chosen).map(str::to_owned);
             swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));
             swap.memory_limit_bytes = swap.held.map_or(0, |held| held.limit_bytes);
         }

@@ -168,12 +168,7 @@ impl Kind {
     /// One of which nothing else is said.
     pub(super) fn bare(kind: TierKind) -> Kind {
         match kind {
-            TierKind::Zram => Kind::Ram(RamDevice::default()),
-            TierKind::Zmeld => Kind::Ram(RamDevice {
-                driver: RamDriver::Zmeld,
-                meld: MeldMode::Manual,
-                ..RamDevice::default()
-            }),
+            TierKind::Zram | TierKind::Zmeld => Kind::Ram(RamDevice::default()),
             TierKind::Zswap => Kind::Zswap(Zswap::default()),
             TierKind::Disk => Kind::Disk(DiskSwap::default()),
         }

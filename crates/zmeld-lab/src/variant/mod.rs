@@ -171,7 +171,7 @@ impl Variant {
             ("tier".to_owned(), toml::Value::Table(tiers)),
             ("accept".to_owned(), toml::Value::Array(accept)),
         ]);
-        Config::from_table(&table).map_err(|err| self.wrong(err.to_string()))
+        Config::from_part(&table.to_string()).map_err(|err| self.wrong(err.to_string()))
     }
 
     fn wrong(&self, problem: String) -> Error {
@@ -192,7 +192,7 @@ impl Variant {
                 self.wrong("watch.reclaim.groups is the run's own group: leave it out".to_owned())
             );
         }
-        let config = Config::from_table(&watch::config(&self.watch, "/"));
+        let config = Config::from_part(&watch::config(&self.watch, "/").to_string());
         config.map_err(|err| self.wrong(err.to_string()))?;
         Ok(())
     }

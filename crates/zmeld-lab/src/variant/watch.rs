@@ -105,7 +105,7 @@ mod tests {
     fn its_rules_are_about_the_runs_group() {
         let written = toml::from_str("[reclaim]\nrefault_max = \"0.5%\"\n").unwrap();
         let text = config(&written, "/run").to_string();
-        let config = zmeld_config::Config::from_table(&toml::from_str(&text).unwrap());
+        let config = zmeld_config::Config::from_part(&text);
         let rule = config.unwrap().watch.reclaim.unwrap();
         assert_eq!(rule.groups.len(), 1);
         assert!(text.contains("groups = [\"/run\"]"), "{text}");
