@@ -4,6 +4,7 @@
 mod keys;
 mod script;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use keys::{Key, KEYS};
@@ -32,20 +33,23 @@ fn read(text: &str) -> Config {
         .config
 }
 
-/// Each text, and below it the lines that are said of it; none where it is faultless.
+const MISTAKES: &str = "config/mistakes.txt";
+
+/// Each text, and below it the lines that are said of it; none where it is faultless. With
+/// ZMELD_SHOW=1 these are written.
 #[test]
 fn each_mistake_is_one_line_with_its_place_and_the_way_out() {
-    let cases = include_str!("config/mistakes.txt").lines();
-    let mut cases = cases.filter(|line| !line.starts_with('#')).peekable();
-    while let Some(text) = cases.next() {
-        let lines = std::iter::from_fn(|| cases.next_if(|line| line.starts_with("    ")));
-        let expected: Vec<_> = lines.map(|line| line.trim_start()).collect();
-        assert_eq!(
-            said(&(text.replace("\\n", "\n") + "\n")),
-            expected,
-            "of: {text}"
-        );
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let cases = fs::read_to_string(tests.join(MISTAKES)).unwrap();
+    let mut now = String::new();
+    for text in cases.lines().filter(|line| !line.starts_with("    ")) {
+        now += &format!("{text}\n");
+        if !text.starts_with('#') {
+            let lines = said(&(text.replace("\\n", "\n") + "\n"));
+            now.extend(lines.iter().map(|line| format!("    {line}\n")));
+        }
     }
+    script::shown(MISTAKES, &now);
 }
 
 /// Every key there is, with a value that is not its default.
@@ -146,8 +150,14 @@ impl script::Case for Root {
             "load" => match loaded {
                 Ok(loaded) => {
                     let files = loaded.files.iter().map(|file| file.display().to_string());
-                    let said = loaded.warnings.iter().map(Finding::to_string);
-                    let lines = files.chain(said).enumerate();
+                    // As findings of others, in any order and without places.
+                    let placed = |it: &Finding| Finding {
+                        place: loaded.place(&it.about).cloned(),
+                        ..it.clone()
+                    };
+                    let said = loaded.in_order(loaded.warnings.iter().rev().map(placed).collect());
+                    assert_eq!(said, loaded.warnings, "{place}");
+                    let lines = files.chain(said.iter().map(Finding::to_string)).enumerate();
                     lines.map(|(at, line)| format!("{at} {line}")).collect()
                 }
                 Err(err) => Outcome {
@@ -237,6 +247,62 @@ fn the_sample_is_a_configuration_without_a_warning() {
     let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     assert_eq!(loaded.config.tiers.len(), 2);
+}
+
+/// As a recipe, or what a recipe has of a configuration.
+#[test]
+fn mistakes_of_other_files_are_told_alike() {
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Other {
+        ratio: f64,
+        count: u64,
+        work: Option<Work>,
+    }
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+    enum Work {
+        Walk { bytes: u64, touches: u64 },
+    }
+    let read = |text: &str| from_toml::<Other>(Path::new("z.toml"), text);
+    let right = Other {
+        ratio: 0.5,
+        count: 2,
+        work: None,
+    };
+    assert_eq!(read("ratio = 0.5\ncount = 2\n"), Ok(right));
+    for (text, expected) in [
+        (
+            "ratio = \"x\"\ncount = \"x\"\n",
+            "z.toml:1:9: ratio: is the text \"x\"; write a number, without quotes",
+        ),
+        (
+            "ratio = 0.5\ncount = 0.5\n",
+            "z.toml:2:9: count: is the number 0.5; write a whole number",
+        ),
+        // serde knows no places within a table whose kind stands in it.
+        (
+            "ratio = 1.0\ncount = 2\nwork = { kind = \"walk\", bytes = 1, bites = 1 }\n",
+            "z.toml:3:36: work.bites: there is no such key; did you mean \"bytes\"?",
+        ),
+        (
+            "ratio = 1.0\ncount = 2\n[work]\nkind = \"walk\"\nbytes = \"1MiB\"\ntouches = 1\n",
+            "z.toml:5:9: work.bytes: is the text \"1MiB\"; write a whole number, without quotes",
+        ),
+        (
+            "ratio = 1.0\ncount = 2\n[work]\nkind = \"walk\"\nbytes = 1\n",
+            "z.toml:3:2: work: has no touches",
+        ),
+        (
+            "ratio = 1.0\ncount = 2\n[work]\nkind = \"run\"\nbytes = 1\n",
+            "z.toml:4:8: work.kind: \"run\" is none of its values; there are: walk",
+        ),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), expected);
+    }
+    assert_eq!(Config::from_part(EVERYTHING), Ok(self::read(EVERYTHING)));
+    let wrong = Config::from_part("[tunables]\nswappiness = true\n").unwrap_err();
+    let words = "tunables.swappiness: is true; ";
+    assert!(wrong.to_string().starts_with(words), "{wrong}");
 }
 
 #[test]

@@ -14,9 +14,11 @@ use machine::{files, plant, put, MACHINES};
 use rustix::fs::{mkfifoat, Mode, CWD};
 use script::{Outcome, Script};
 use serde::Serialize;
+use zmeld_config::advice::{CodecVerdict, Machine, Pool, TierKind};
 use zmeld_config::{Comments, Config, Named};
 use zmeld_linux::Host;
 use zmeld_report::Style;
+use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::status::findings::{findings, RULES};
 use zmeld_swap::status::metrics;
@@ -68,6 +70,7 @@ impl script::Case for Root {
             "metrics" => return metrics::render(&now, &found(&now)).lines().collect(),
             "note" => lately::note(&host, &now).unwrap(),
             "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
+            "advise" => return advised(&host, rest),
             // A profile's configuration as a file.
             "profile" => {
                 let (name, tiers) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -94,13 +97,47 @@ impl script::Case for Root {
             }
             // The plan reads it as status does.
             "hibernates" => {
-                let machine = zmeld_config::advice::machine::Machine::read(&host).unwrap();
+                let machine = Machine::read(&host).unwrap();
                 assert_eq!(now.hibernation.resume, machine.hibernation, "{place}");
             }
             _ => panic!("{place}: there is no such step"),
         }
         Outcome::default()
     }
+}
+
+/// What is recommended as a file, in words, and what the kernel lacks for it. `rest`: the kind and the
+/// codec that are asked for, or `-`; codec, ratio and MiB of pages that were measured.
+fn advised(host: &Host, rest: &str) -> Outcome {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let asked = |at: usize| words.get(at).filter(|word| **word != "-");
+    let choice = UserChoice {
+        kind: asked(0).map(|kind| TierKind::named(kind).unwrap()),
+        codec: asked(1).map(|codec| codec.parse().unwrap()),
+        ..UserChoice::default()
+    };
+    let measured = match words[..] {
+        [_, _, name, ratio, mib] => CodecVerdict::Codec {
+            name: name.to_owned(),
+            ratio: ratio.parse().unwrap(),
+            bytes: mib.parse::<u64>().unwrap() << 20,
+        },
+        _ => CodecVerdict::Not,
+    };
+    let found = recommend(&Machine::read(host).unwrap(), &choice, &measured, &[]).unwrap();
+    let advice = found.recommendation.unwrap();
+    let pool = advice.pool.as_ref().map(Pool::words);
+    let told = [
+        Some(advice.words()),
+        pool,
+        advice.missing.clone(),
+        advice.compared(),
+    ];
+    let file = found.config.to_toml(&found.comments);
+    file.lines()
+        .map(str::to_owned)
+        .chain(told.into_iter().flatten())
+        .collect()
 }
 
 fn shown<T: Serialize>(all: &[T]) -> Outcome {
@@ -114,7 +151,7 @@ fn found(now: &Observation) -> Vec<zmeld_swap::status::findings::Finding> {
 
 #[test]
 fn each_case_comes_out_as_it_says() {
-    for file in ["cases", "profiles"] {
+    for file in ["advice", "cases", "profiles"] {
         let new = || Root(tempfile::tempdir().unwrap());
         script::run(&format!("observe/{file}.txt"), new);
     }
@@ -135,7 +172,9 @@ fn each_machine_is_shown_whole() {
         let page = page::document(&status).to_text(&Style::plain(80));
         let metrics = metrics::render(&status.observation, &status.findings);
         let values = metrics.lines().filter(|line| !line.starts_with('#'));
-        let shown = format!("{page}\n{}\n", Vec::from_iter(values).join("\n"));
+        let remedies = status.findings.iter().flat_map(|it| &it.commands);
+        let lines = values.chain(remedies.map(String::as_str));
+        let shown = format!("{page}\n{}\n", Vec::from_iter(lines).join("\n"));
         script::shown(&format!("observe/shown/{kernel}.txt"), &shown);
     }
 }
