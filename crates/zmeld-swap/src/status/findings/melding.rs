@@ -1,6 +1,6 @@
 //! Identical pages, and pages that are not what they were.
 
-use zmeld_report::units::{count, percent};
+use zmeld_report::units::{count, percent, plural};
 
 use super::{Finding, Remedy, View};
 use crate::observe::{Device, ENCODE_ERRORS, MISMATCHES};
@@ -11,8 +11,8 @@ const DUPLICATES_WORTH: f64 = zmeld_config::advice::meld::WORTH;
 
 /// Pages that a device, or zswap's codec, counts as wrong.
 fn wrong(name: &str, pages: u64, what: &str, how: &str, remedy: String) -> Option<Finding> {
-    let found = || Finding::of_machine(name, what, format!("{} {how}", count(pages)), remedy);
-    (pages > 0).then(found)
+    let why = format!("{} page{} {how}", count(pages), plural(pages));
+    (pages > 0).then(|| Finding::of_machine(name, what, why, remedy))
 }
 
 /// A page that does not have its fingerprint any more: memory or the module is
@@ -22,7 +22,7 @@ pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
         &device.name,
         device.melding.as_ref()?.counter(MISMATCHES),
         "pages were corrupt when they were read; the reads failed",
-        "pages did not match their fingerprint",
+        "did not match the fingerprint",
         format!(
             "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before using it again",
             device.name
@@ -38,7 +38,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
             name,
             pages,
             "a codec encoded pages wrongly; its output was not used",
-            "pages did not decode to their original bytes",
+            "did not decode to the original bytes",
             format!(
                 "leave check_writes on; dmesg names the codec: choose another one, or a newer \
                  {module}, {anew}; if that does not end it, test the RAM (memtest86+)"
