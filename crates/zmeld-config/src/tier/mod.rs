@@ -217,15 +217,6 @@ impl Kind {
         self.kind().is_on_disk()
     }
 
-    /// Codec of its pages; none where that is the kernel's choice, or they are not compressed.
-    pub fn codec(&self) -> Option<Codec> {
-        match self {
-            Kind::Ram(device) => device.codec.first().cloned(),
-            Kind::Zswap(zswap) => zswap.compressor.as_deref().map(Codec::new),
-            Kind::Disk(_) => None,
-        }
-    }
-
     /// Its backing storage, if any.
     pub fn place(&self) -> Option<Place<'_>> {
         match self {

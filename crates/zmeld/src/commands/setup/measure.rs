@@ -8,7 +8,7 @@ use clap::Args;
 use rustix::param::page_size;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::CodecVerdict;
-use zmeld_config::{Codec, Config, Swappiness, Tier};
+use zmeld_config::{Codec, Config, Kind, Swappiness, Tier};
 use zmeld_linux::Host;
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::memory::{LiveMemory, LiveOptions, Selection};
@@ -161,7 +161,7 @@ pub fn swappiness(
         return Ok(None);
     };
     let swap_pages_per_s = match kind.place().filter(|_| kind.is_on_disk()) {
-        None => decompressed(kind.codec().as_ref())?,
+        None => decompressed(kind)?,
         Some(place) if place.device.is_some() => {
             pages_per_second(host, &place.path).unwrap_or(files_pages_per_s)
         }
@@ -174,10 +174,17 @@ pub fn swappiness(
     }))
 }
 
-/// Pages a second that one processor decompresses, measured on the pages of this
-/// program.
-fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
-    let name = codec.map_or_else(|| USUAL[0].to_owned(), measured_as);
+/// Pages a second that one processor decompresses with that tier's codec, measured on the pages of
+/// this program.
+fn decompressed(kind: &Kind) -> anyhow::Result<f64> {
+    let codec = match kind {
+        Kind::Ram(device) => device.codec.first().cloned(),
+        Kind::Zswap(zswap) => zswap.compressor.as_deref().map(Codec::new),
+        Kind::Disk(_) => None,
+    };
+    let name = codec
+        .as_ref()
+        .map_or_else(|| USUAL[0].to_owned(), measured_as);
     let spec: CodecSpec = match name.parse() {
         Ok(spec) => spec,
         // One that only the kernel has: the default stands in.
