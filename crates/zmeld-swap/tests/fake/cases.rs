@@ -14,13 +14,27 @@ use crate::as_lines;
 use crate::common::{config, note, Machine};
 use crate::script::{self, unescaped, Outcome, Script};
 
-#[test]
-fn each_case_comes_out_as_it_says() {
-    for file in
-        "identity keys left-out owner reconcile room stand-in take-over traps truth".split(' ')
-    {
-        script::run(&format!("fake/cases/{file}.txt"), Case::new);
-    }
+/// A test for each file.
+macro_rules! each_case_comes_out_as_it_says {
+    ($($name:ident $file:literal,)*) => {$(
+        #[test]
+        fn $name() {
+            script::run(concat!("fake/cases/", $file, ".txt"), Case::new);
+        }
+    )*};
+}
+
+each_case_comes_out_as_it_says! {
+    identity "identity",
+    keys "keys",
+    left_out "left-out",
+    owner "owner",
+    reconcile "reconcile",
+    room "room",
+    stand_in "stand-in",
+    take_over "take-over",
+    traps "traps",
+    truth "truth",
 }
 
 /// A machine after the steps of that part.

@@ -81,7 +81,10 @@ pub trait Case {
 
     /// A line for `FILE.shown` of that step, without what differs from run to run.
     fn lasting(&self, _what: &str, line: &str) -> String {
-        line.replace(&*self.root().to_string_lossy(), "")
+        let root = self.root();
+        let above = root.parent().unwrap_or(&root).to_string_lossy();
+        line.replace(&*root.to_string_lossy(), "")
+            .replace(&*above, "TMP")
     }
 
     /// A step that is the same on every machine; whether it is one.
