@@ -9,8 +9,8 @@ use zmeld_linux::FileError;
 
 use crate::finding::{ConfigError, FilePosition};
 
-/// Keys that no table of zmeld has, and whose they are.
-const OTHER_TOOLS: [(&[&str], &str); 2] = [
+/// Keys that no table of zmeld has, whose they are, and the tool's file.
+const OTHER_TOOLS: [(&[&str], &str, &str); 2] = [
     (
         &[
             "zram-size",
@@ -21,8 +21,13 @@ const OTHER_TOOLS: [(&[&str], &str); 2] = [
             "host-memory-limit",
         ],
         "zram-generator",
+        "/etc/systemd/zram-generator.conf",
     ),
-    (&["ALGO", "PERCENT", "PRIORITY"], "zram-tools"),
+    (
+        &["ALGO", "PERCENT", "PRIORITY"],
+        "zram-tools",
+        "/etc/default/zramswap",
+    ),
 ];
 
 #[derive(Debug, Clone)]
@@ -70,12 +75,13 @@ impl Source {
     pub fn of_other_tool(&self) -> Option<(usize, String)> {
         let mut at = self.start;
         for line in self.text[self.start..].split_inclusive('\n') {
-            let key = line.split('=').next().unwrap_or_default().trim();
-            let tool = OTHER_TOOLS.iter().find(|(keys, _)| keys.contains(&key));
-            if let Some((_, tool)) = tool.filter(|_| line.contains('=')) {
+            let key = key_of(line);
+            let tool = OTHER_TOOLS.iter().find(|(keys, ..)| keys.contains(&key));
+            if let Some((_, tool, path)) = tool.filter(|_| line.contains('=')) {
                 let what = format!(
                     "{key} is a key of {tool}, whose files zmeld does not read in place of its \
-                     own; zmeld config import writes what they say as zmeld.toml"
+                     own; zmeld config import prints those of this machine, or below --root DIR \
+                     (DIR{path}), as zmeld.toml"
                 );
                 return Some((at, what));
             }
@@ -84,14 +90,29 @@ impl Source {
         None
     }
 
-    /// The number of the last line before the one of a byte that begins with the same key or table.
-    pub fn first_of(&self, at: usize) -> Option<usize> {
-        let key = |line: &str| line.split('=').next().map(|it| it.trim().to_owned());
-        let begin = self.text.get(..at)?.rfind('\n').map_or(0, |it| it + 1);
-        let again = key(self.text[begin..].lines().next()?);
-        let before: Vec<&str> = self.text.get(self.start..begin)?.lines().collect();
-        Some(before.iter().rposition(|line| key(line) == again)? + 1)
+    fn line_start(&self, at: usize) -> usize {
+        let before = self.text.get(..at).unwrap_or_default();
+        before.rfind('\n').map_or(0, |end| end + 1)
     }
+
+    /// The line of a byte.
+    pub fn line(&self, at: usize) -> &str {
+        let line = self.text[self.line_start(at)..].lines().next();
+        line.unwrap_or_default()
+    }
+
+    /// The key or table at the head of a byte's line, and the number of the last line before that
+    /// begins with the same.
+    pub fn first_of(&self, at: usize) -> Option<(&str, usize)> {
+        let key = key_of(self.line(at));
+        let before = self.text.get(self.start..self.line_start(at))?.lines();
+        let same = before.enumerate().filter(|(_, line)| key_of(line) == key);
+        Some((key, same.last()?.0 + 1))
+    }
+}
+
+fn key_of(line: &str) -> &str {
+    line.split(['=', '#']).next().unwrap_or_default().trim()
 }
 
 /// The file, line and column of a byte in one of them.

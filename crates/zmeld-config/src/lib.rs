@@ -455,14 +455,27 @@ pub fn choices(wrong: &str, names: &[&str]) -> String {
 
 /// The way out for a name of other tools, or of a machine.
 fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
-    let is_top = names.contains(&"tunables");
+    let has = |name: &str| names.contains(&name);
+    let (is_top, is_tier) = (has("tunables"), has("kind"));
+    let did_you_mean = |name: &str| format!("did you mean {name:?}?");
     match wrong.trim_end_matches(|c: char| c.is_ascii_digit()) {
         kind @ ("zram" | "zmeld" | "zswap" | "disk") if is_top => {
             Some(format!("write [tier.NAME] and kind = \"{kind}\""))
         }
+        "kind" | "size" | "memory_limit" | "codec" | "device" | "file" | "priority" if is_top => {
+            Some("write [tier.NAME] above it".to_owned())
+        }
         "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
-        "vm" if names.contains(&"swappiness") => Some("leave out \"vm.\"".to_owned()),
-        "swappiness" | "page_cluster" if is_top => Some("it stands in [tunables]".to_owned()),
+        "vm" if has("swappiness") => Some("leave out \"vm.\"".to_owned()),
+        "swappiness" | "page_cluster" if is_top || is_tier => {
+            Some("it stands in [tunables]".to_owned())
+        }
+        "path" if has("file") => Some("write file, or device for a partition".to_owned()),
+        // zswap calls a codec as the kernel does.
+        "codec" | "compressor" | "comp_algorithm" | "algorithm" if is_tier => {
+            let names = ["codec", "compressor"].into_iter();
+            names.filter(|name| has(name)).map(did_you_mean).next()
+        }
         _ => None,
     }
 }

@@ -192,6 +192,8 @@ fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
 // What toml says of them.
 const UNQUOTED: &str = "string values must be quoted";
 const NO_BOOLEAN: &str = "invalid boolean";
+const NO_VALUE: &str = "key with no value";
+const UNEXPECTED: &str = "unexpected key or value";
 
 /// What a syntax error at a byte says, with the way out.
 fn syntax(source: &Source, at: usize, message: &str) -> String {
@@ -221,8 +223,18 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
             ),
         };
     }
+    let line = source.line(at).trim();
     match source.first_of(at) {
-        Some(line) if message == "duplicate key" => format!("duplicate key; line {line} has it"),
+        Some((key, first)) if message == "duplicate key" => {
+            format!("{key} is in line {first} already; keep one of them")
+        }
+        _ if line.starts_with(';') => "a comment begins with #".to_owned(),
+        _ if message.starts_with(NO_VALUE) && line.contains(':') => {
+            "write = between a key and its value, not :".to_owned()
+        }
+        _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(',') => {
+            "no comma ends a line; remove it".to_owned()
+        }
         _ => format!("{message}; see docs/configuration.md or toml.io"),
     }
 }
@@ -384,13 +396,8 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
     let (problem, needed) = what.rsplit_once(", expected ").unwrap_or((what, ""));
     let names: Vec<&str> = needed.split('`').skip(1).step_by(2).collect();
     if problem.starts_with(NO_SUCH_KEY) {
-        // zswap calls a codec as the kernel does.
-        let like = match path.rsplit('.').next().unwrap_or_default() {
-            "compressor" => "codec",
-            "codec" => "compressor",
-            name => name,
-        };
-        return format!("there is no such key; {}", choices(like, &names));
+        let name = path.rsplit('.').next().unwrap_or_default();
+        return format!("there is no such key; {}", choices(name, &names));
     }
     let text = is.strip_prefix("the text ").unwrap_or(is);
     if problem.starts_with(NO_SUCH_NAME) {
