@@ -118,7 +118,7 @@ impl Imported {
         let tools = tools.filter(|tool| tool.is_for_ram() || !only_for_ram);
         let ways = tools.flat_map(|tool| match tool {
             Tool::ZramGenerator if self.has_mount => {
-                &["remove from zram-generator.conf all but what it makes file systems of"][..]
+                &["keep in zram-generator.conf only the sections with mount-point or fs-type"][..]
             }
             tool => tool.ways_off(),
         });

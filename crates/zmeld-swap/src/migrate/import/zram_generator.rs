@@ -341,8 +341,8 @@ fn device(
         comments.push(("memory_limit", comment));
     }
     if let Some((value, line)) = get(section, "compression-algorithm") {
-        codecs(value, line, &mut device, into);
         comments.push(("codec", line.to_string()));
+        comments.extend(codecs(value, line, &mut device, into));
     }
     comments.extend(writeback(section, &mut device, into));
     let (swap, said) = swap(section, into);
@@ -508,8 +508,14 @@ fn remark(line: &SourceLine, remark: Option<&str>) -> String {
 }
 
 /// `lzo-rle zstd(level=3) (type=idle)`: the codec, those to compress again with,
-/// and when.
-fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imported) {
+/// and when. Returns a comment on what counts here and does not there.
+fn codecs(
+    value: &str,
+    line: &SourceLine,
+    device: &mut RamDevice,
+    into: &mut Imported,
+) -> Option<(&'static str, String)> {
+    let mut comment = None;
     let mut rule = None;
     let mut priority = 0;
     for word in value.split_whitespace() {
@@ -526,9 +532,8 @@ fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imp
             (4.., Some(_)) => into.left(line, "zram takes 3 more codecs; the others are dropped"),
             (_, Some(codec)) => {
                 if !parameters.is_empty() {
-                    let what = "what zram-generator says of a codec to compress again with comes \
-                                too late for zram; here it counts";
-                    into.left(line, what);
+                    let what = "zram-generator sets levels and dictionaries of these too late";
+                    comment = Some(("recompress", what.to_owned()));
                 }
                 device.recompress.push(codec);
             }
@@ -540,9 +545,6 @@ fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imp
             into.left(line, "there is no codec to compress again with");
         }
         Some(parameters) => {
-            let what = "zram-generator reads when to compress again, and does nothing with it; \
-                        here it counts";
-            into.left(line, what);
             recompression(parameters, line, into);
         }
         None => {}
@@ -554,6 +556,7 @@ fn codecs(value: &str, line: &SourceLine, device: &mut RamDevice, into: &mut Imp
             "The kernel compresses nothing again by itself.".to_owned(),
         );
     }
+    comment
 }
 
 fn codec(name: &str, parameters: &str, line: &SourceLine, into: &mut Imported) -> Option<Codec> {
@@ -610,6 +613,8 @@ fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
         }
     }
     into.config.watch.recompress = Some(rule);
-    into.comments
-        .insert("watch.recompress".to_owned(), line.to_string());
+    into.comments.insert(
+        "watch.recompress".to_owned(),
+        remark(line, Some("zram-generator does not act on it")),
+    );
 }
