@@ -93,8 +93,8 @@ pub struct ShowArgs {
 
 #[derive(Args)]
 pub struct ImportArgs {
-    /// Read the files of another machine below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    /// Read the files below this directory, such as DIR/etc/systemd/zram-generator.conf
+    #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
 
     /// Write to this file, which must not be there yet
@@ -115,6 +115,7 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         Ok(loaded) => loaded,
         Err(err) => {
             err.problems.iter().for_each(tell);
+            output::print(&unchecked(&err.problems))?;
             return Ok(Outcome::Refused);
         }
     };
@@ -150,6 +151,24 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         0 => Outcome::Done,
         _ => Outcome::Missed,
     })
+}
+
+/// What mistakes keep from being checked. A mistake in a file that is of no key ends the reading.
+fn unchecked(problems: &[Finding]) -> String {
+    let is_mistake =
+        |found: &&Finding| found.severity == Severity::Critical && found.place.is_some();
+    let mistakes: Vec<&Finding> = problems.iter().filter(is_mistake).collect();
+    let (s, once) = match mistakes.len() {
+        0 => return String::new(),
+        1 => ("", "it is mended"),
+        _ => ("s", "they are mended"),
+    };
+    let hidden = match mistakes.iter().any(|it| it.about.is_empty()) {
+        true => "other keys and warnings",
+        false => "warnings",
+    };
+    let count = mistakes.len();
+    format!("{count} mistake{s}; {hidden} are checked once {once}\n")
 }
 
 fn tell(found: &Finding) {
