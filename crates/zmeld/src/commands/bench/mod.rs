@@ -31,12 +31,12 @@ use crate::{output, progress};
 
 const EXAMPLES: &str = "\
 Examples:
+  zmeld bench size -- ./my-program --batch           with how little RAM it does
   zmeld bench list                                   the recipes
   zmeld bench run bt --html bt.html                  one of them, and a page
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
   zmeld bench run codecs --budget 6m --output codecs.json
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
-  zmeld bench size -- ./my-program --batch           with how little RAM it does
 
 An experiment limits memory by a control group and sets up swap, which needs
 root. Everything is taken back when it ends; if it is killed, the next one does

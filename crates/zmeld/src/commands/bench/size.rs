@@ -19,8 +19,19 @@ Examples:
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
 The command is run again and again, so it has to take about as long each time,
-and to end by itself. Each limit is decided by the interval of its slowdown, not
-by one run.";
+and to end by itself: some 30 times for each variant. A variant is one kind of
+swap: none, a disk, zram with one codec, zswap, zmeld. Each limit is decided by
+the interval of its slowdown, not by one run.
+
+The answer for a job that fills 200 MiB and then computes without them (two
+variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
+
+  'python3 job.py' needs at least 217 MiB of RAM without swap; at most 6.10
+  MiB of RAM with zram lzo-rle.
+
+  variant                          least RAM        time  faults     store
+  no swap         216.7 MiB (205.0 to 216.7)           –       –         –
+  zram lzo-rle *        6.1 MiB (0.0 to 6.1)  1.0x ± 0.3     474  7.44 MiB";
 
 /// Arguments of `zmeld bench size`.
 #[derive(Debug, Args)]
