@@ -111,6 +111,13 @@ impl Source {
     }
 }
 
+/// Whether only another tool's file has a table or a key of that name at its top.
+pub fn is_of_other_tool(name: &str) -> bool {
+    let number = name.strip_prefix("zram").unwrap_or_default();
+    let is_device = !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit());
+    is_device || OTHER_TOOLS.iter().any(|(keys, ..)| keys.contains(&name))
+}
+
 fn key_of(line: &str) -> &str {
     line.split(['=', '#']).next().unwrap_or_default().trim()
 }

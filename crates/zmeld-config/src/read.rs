@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml::de::{DeArray, DeTable, DeValue};
 use toml::Spanned;
 
-use super::files::{place, Source};
+use super::files::{is_of_other_tool, place, Source};
 use super::{choices, meant};
 use crate::finding::{FilePosition, Finding, Severity};
 
@@ -64,14 +64,18 @@ impl<'t> Tree<'t> {
         for source in sources {
             let (parsed, errors) = DeTable::parse_recoverable(&source.text);
             // Later errors often follow from a syntax error.
-            let (at, what) = match (source.of_other_tool(), errors.first()) {
+            let parsed = parsed.into_inner();
+            let is_doubtful =
+                !errors.is_empty() || parsed.keys().any(|name| is_of_other_tool(name.get_ref()));
+            let of_other_tool = source.of_other_tool().filter(|_| is_doubtful);
+            let (at, what) = match (of_other_tool, errors.first()) {
                 (Some(found), _) => found,
                 (None, Some(error)) => {
                     let at = error.span().map_or(source.start, |span| span.start);
                     (at, syntax(source, at, error.message()))
                 }
                 (None, None) => {
-                    join(&mut whole, parsed.into_inner());
+                    join(&mut whole, parsed);
                     continue;
                 }
             };
@@ -113,9 +117,10 @@ impl<'t> Tree<'t> {
             found.push(mistake(self.sources, key.start(), &key.path, what));
             change(root.get_mut(), key, "");
         }
-        while found.len() < MISTAKES_MAX {
+        loop {
             let (at, what) = match read(root.clone()) {
                 Ok(value) => return (Some(value), found),
+                Err(_) if found.len() >= MISTAKES_MAX => break,
                 Err(mistake) => mistake,
             };
             // The first of `[[list]]` and the list stand in the same bytes.
@@ -191,9 +196,20 @@ fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
 
 // What toml says of them.
 const UNQUOTED: &str = "string values must be quoted";
-const NO_BOOLEAN: &str = "invalid boolean";
+// Of words that begin as a truth value, `inf` or `nan` does.
+const UNQUOTED_WORDS: [&str; 3] = [UNQUOTED, "invalid boolean", "invalid float"];
 const NO_VALUE: &str = "key with no value";
 const UNEXPECTED: &str = "unexpected key or value";
+
+/// A value without quotes: up to the end of its line, or of the list or table that it is in.
+fn bare_value(rest: &str) -> &str {
+    let mut open = 0;
+    let ends = |c: char| {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        "#\n".contains(c) || open <= 0 && ",]}".contains(c)
+    };
+    rest.split(ends).next().unwrap_or_default().trim()
+}
 
 /// What a syntax error at a byte says, with the way out.
 fn syntax(source: &Source, at: usize, message: &str) -> String {
@@ -207,13 +223,14 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
     if let Some(quote) = quote {
         return format!("{quote} is a typographic quote; write straight ones: \"...\"");
     }
-    let value = rest
-        .split(['#', '\n', ','])
-        .next()
-        .unwrap_or_default()
-        .trim();
-    let is = |names: &[&str]| names.contains(&&*value.to_lowercase());
-    if !value.is_empty() && (message.starts_with(UNQUOTED) || message.starts_with(NO_BOOLEAN)) {
+    let value = bare_value(rest);
+    let is = |names: &[&str]| {
+        let value = value.to_lowercase();
+        let is_near = |name: &&str| name.len() > 3 && strsim::jaro_winkler(name, &value) > 0.85;
+        names.contains(&&*value) || names.iter().any(is_near)
+    };
+    let is_word = value.starts_with(char::is_alphabetic) || message.starts_with(UNQUOTED);
+    if is_word && !value.is_empty() && UNQUOTED_WORDS.iter().any(|it| message.starts_with(it)) {
         return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
             (true, _) => format!("{value} is no value; write true"),
             (_, true) => format!("{value} is no value; write false"),
@@ -233,7 +250,13 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
             "write = between a key and its value, not :".to_owned()
         }
         _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(',') => {
-            "no comma ends a line; remove it".to_owned()
+            let value = line
+                .split_once('=')
+                .map_or("", |(_, value)| bare_value(value));
+            match value.contains(',') {
+                true => format!("a text is needed in quotes; write {value:?}"),
+                false => "no comma ends a line; remove it".to_owned(),
+            }
         }
         _ => format!("{message}; see docs/configuration.md or toml.io"),
     }
