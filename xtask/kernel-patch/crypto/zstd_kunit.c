@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * KUnit tests of zstd in the crypto API. Requests have a source of one piece or of
- * many, any size and any order, and several users at once; some fail. Each comes back,
- * and one of one piece is what a new context of the library makes of it. Destinations
- * have one piece.
+ * KUnit tests of zstd in the crypto API. Requests have sources and destinations of one
+ * piece or of many, any size and any order, and several users at once; some fail. Each
+ * round trip gives back its source. The output of a request of one piece is that of a
+ * new context of the library.
  */
 #include <crypto/acompress.h>
 #include <kunit/test.h>
@@ -32,7 +32,7 @@ struct zstd_trial {
 	u8 *packed;
 	u8 *back;
 	struct scatterlist from[PIECES_MAX];
-	struct scatterlist to;
+	struct scatterlist to[PIECES_MAX];
 	struct completion done;		/* of a thread, which left its error here */
 	int err;
 };
@@ -51,7 +51,7 @@ static void zstd_trial_free(struct zstd_trial *trial)
 static int zstd_trial_make(struct zstd_trial *trial, u64 seed)
 {
 	prandom_seed_state(&trial->random, seed);
-	trial->tfm = crypto_alloc_acomp("zstd", 0, CRYPTO_ALG_ASYNC);
+	trial->tfm = crypto_alloc_acomp("zstd-generic", 0, CRYPTO_ALG_ASYNC);
 	if (IS_ERR(trial->tfm))
 		return PTR_ERR(trial->tfm);
 	trial->req = acomp_request_alloc(trial->tfm);
@@ -72,64 +72,76 @@ static void zstd_trial_fill(struct zstd_trial *trial, unsigned int size)
 				  'a' + prandom_u32_state(&trial->random) % letters;
 }
 
-/*
- * A request with its source in so many pieces. Scatterlists are walked by the page, so
- * one piece that is larger is told by its address; pages are in scatterlists, as zswap's.
- */
-static void zstd_request(struct zstd_trial *trial, u8 *from, unsigned int size, u8 *to,
-			 unsigned int room, unsigned int pieces)
+/* A buffer in so many pieces, the first at least of one byte. */
+static void zstd_pieces(struct zstd_trial *trial, struct scatterlist *list, u8 *at,
+			unsigned int size, unsigned int pieces)
 {
 	unsigned int left = size, each, k;
 
-	acomp_request_set_callback(trial->req, 0, NULL, NULL);
-	if (pieces == 1 && max(size, room) > SZ_4K) {
-		acomp_request_set_src_dma(trial->req, from, size);
-		acomp_request_set_dst_dma(trial->req, to, room);
-		return;
-	}
 	pieces = clamp(pieces, 1u, min_t(unsigned int, size, PIECES_MAX));
-	sg_init_table(trial->from, pieces);
+	sg_init_table(list, pieces);
 	for (k = 0; k < pieces; k++) {
 		each = k + 1 == pieces ? left :
 		       1 + prandom_u32_state(&trial->random) % (left - (pieces - 1 - k));
-		sg_set_buf(&trial->from[k], from, each);
-		from += each;
+		sg_set_buf(&list[k], at, each);
+		at += each;
 		left -= each;
 	}
-	sg_init_one(&trial->to, to, room);
-	acomp_request_set_params(trial->req, trial->from, &trial->to, size, room);
+}
+
+/*
+ * A request in so many pieces. Scatterlists are walked by the page, so one piece that
+ * is larger is told by its address; pages are in scatterlists, as zswap's.
+ */
+static void zstd_request(struct zstd_trial *trial, u8 *from, unsigned int size, u8 *to,
+			 unsigned int room, unsigned int in, unsigned int out)
+{
+	acomp_request_set_callback(trial->req, 0, NULL, NULL);
+	zstd_pieces(trial, trial->from, from, size, in);
+	zstd_pieces(trial, trial->to, to, room, out);
+	acomp_request_set_params(trial->req, trial->from, trial->to, size, room);
+	if (in == 1 && size > SZ_4K)
+		acomp_request_set_src_dma(trial->req, from, size);
+	if (out == 1 && room > SZ_4K)
+		acomp_request_set_dst_dma(trial->req, to, room);
 }
 
 /* Bytes written, or an error. */
-static int zstd_compressed(struct zstd_trial *trial, unsigned int size,
-			   unsigned int room, unsigned int pieces)
+static int zstd_compressed(struct zstd_trial *trial, unsigned int size, unsigned int room,
+			   unsigned int in, unsigned int out)
 {
-	zstd_request(trial, trial->plain, size, trial->packed, room, pieces);
+	zstd_request(trial, trial->plain, size, trial->packed, room, in, out);
 	return crypto_acomp_compress(trial->req) ?: (int)trial->req->dlen;
 }
 
 static int zstd_decompressed(struct zstd_trial *trial, unsigned int packed,
-			     unsigned int size, unsigned int pieces)
+			     unsigned int size, unsigned int in, unsigned int out)
 {
-	zstd_request(trial, trial->packed, packed, trial->back, size, pieces);
+	memset(trial->back, 0, size);
+	zstd_request(trial, trial->packed, packed, trial->back, size, in, out);
 	return crypto_acomp_decompress(trial->req) ?: (int)trial->req->dlen;
+}
+
+/* One piece, or many, by a bit of @random. */
+static unsigned int zstd_drawn(struct zstd_trial *trial, u32 is_many)
+{
+	return is_many ? 2 + prandom_u32_state(&trial->random) % (PIECES_MAX - 1) : 1;
 }
 
 /* One round trip; what is asked in one piece and what in many is drawn. 0 or an error. */
 static int zstd_round(struct zstd_trial *trial, unsigned int size)
 {
 	u32 random = prandom_u32_state(&trial->random);
-	unsigned int in = random & 1 ? 1 : 2 + (random >> 8) % (PIECES_MAX - 1);
-	unsigned int out = random & 2 ? 1 : 2 + (random >> 16) % (PIECES_MAX - 1);
 	int packed, back;
 
 	zstd_trial_fill(trial, size);
-	packed = zstd_compressed(trial, size, size + SZ_4K, in);
+	packed = zstd_compressed(trial, size, size + SZ_4K, zstd_drawn(trial, random & 1),
+				 zstd_drawn(trial, random & 2));
 	if (packed <= 0)
 		return packed ?: -ENODATA;
-	memset(trial->back, 0, size);
 	/* A stream ends with a block of nothing, for which there must be room. */
-	back = zstd_decompressed(trial, packed, size + 64, out);
+	back = zstd_decompressed(trial, packed, size + 64, zstd_drawn(trial, random & 4),
+				 zstd_drawn(trial, random & 8));
 	if (back < 0)
 		return back;
 	return back == size && !memcmp(trial->plain, trial->back, size) ? 0 : -EBADMSG;
@@ -191,15 +203,64 @@ static void zstd_output_is_that_of_a_new_context(struct kunit *test)
 		room = size == SZ_4K ? SZ_4K : size + SZ_4K;
 		zstd_trial_fill(trial, size);
 		/* Streams take the memory that the context is in. */
-		packed = zstd_compressed(trial, size, room, round % 4 ? 1 : 3);
+		packed = zstd_compressed(trial, size, room, round % 4 ? 1 : 3, 1);
 		KUNIT_ASSERT_GT(test, packed, 0);
 		if (round % 5 == 0)
 			KUNIT_ASSERT_EQ(test, size,
-					zstd_decompressed(trial, packed, size + 64, 3));
-		packed = zstd_compressed(trial, size, room, 1);
+					zstd_decompressed(trial, packed, size + 64, 3, 1));
+		packed = zstd_compressed(trial, size, room, 1, 1);
 		KUNIT_ASSERT_EQ(test, packed, zstd_by_new_context(trial, size, room));
 		KUNIT_ASSERT_MEMEQ(test, trial->back, trial->packed, packed);
 		cond_resched();
+	}
+}
+
+/* A stream fits its own size and no smaller one, in any pieces. */
+static void zstd_streams_keep_to_their_room(struct kunit *test)
+{
+	struct zstd_trial *trial = test->priv;
+	unsigned int round, less, out;
+	int packed;
+
+	for (round = 0; round < 60; round++) {
+		zstd_trial_fill(trial, SZ_4K);
+		out = 2 + round % 5;
+		packed = zstd_compressed(trial, SZ_4K, SZ_16K, 1, out);
+		KUNIT_ASSERT_GT(test, packed, 0);
+		for (less = 1; less <= 8; less++)
+			KUNIT_ASSERT_EQ(test, -ENOSPC,
+					zstd_compressed(trial, SZ_4K, packed - less, 1, out));
+		KUNIT_ASSERT_EQ(test, packed, zstd_compressed(trial, SZ_4K, packed, 1, out));
+		KUNIT_ASSERT_EQ(test, SZ_4K,
+				zstd_decompressed(trial, packed, SZ_4K + 64, 1, out));
+		KUNIT_ASSERT_MEMEQ(test, trial->plain, trial->back, SZ_4K);
+	}
+}
+
+/* zsmalloc gives an object that spans pages in two pieces, which lie apart. */
+static void zstd_sources_lie_apart(struct kunit *test)
+{
+	struct zstd_trial *trial = test->priv;
+	u8 *apart = trial->packed + SZ_16K;
+	unsigned int round, first;
+	int packed;
+
+	for (round = 0; round < 60; round++) {
+		zstd_trial_fill(trial, SZ_4K);
+		packed = zstd_compressed(trial, SZ_4K, SZ_4K, 1, 1);
+		KUNIT_ASSERT_GT(test, packed, 1);
+		first = 1 + prandom_u32_state(&trial->random) % (packed - 1);
+		memcpy(apart, trial->packed + first, packed - first);
+		memset(trial->packed + first, 0, packed - first);
+		memset(trial->back, 0, SZ_4K);
+		sg_init_table(trial->from, 2);
+		sg_set_buf(&trial->from[0], trial->packed, first);
+		sg_set_buf(&trial->from[1], apart, packed - first);
+		sg_init_one(trial->to, trial->back, SZ_4K);
+		acomp_request_set_params(trial->req, trial->from, trial->to, packed, SZ_4K);
+		KUNIT_ASSERT_EQ(test, 0, crypto_acomp_decompress(trial->req));
+		KUNIT_ASSERT_EQ(test, SZ_4K, trial->req->dlen);
+		KUNIT_ASSERT_MEMEQ(test, trial->plain, trial->back, SZ_4K);
 	}
 }
 
@@ -212,14 +273,14 @@ static void zstd_failures_leave_nothing_behind(struct kunit *test)
 	for (round = 0; round < 60; round++) {
 		pieces = round % 2 ? 1 : 7;
 		zstd_trial_fill(trial, SZ_4K);
-		packed = zstd_compressed(trial, SZ_4K, SZ_16K, pieces);
+		packed = zstd_compressed(trial, SZ_4K, SZ_16K, pieces, 1);
 		KUNIT_ASSERT_GT(test, packed, 0);
 		/* Cut, and without its magic. */
-		KUNIT_EXPECT_NE(test, zstd_decompressed(trial, packed / 2, SZ_4K, 1), SZ_4K);
+		KUNIT_EXPECT_NE(test, zstd_decompressed(trial, packed / 2, SZ_4K, 1, 1), SZ_4K);
 		trial->packed[0] ^= 0xff;
-		KUNIT_EXPECT_LT(test, zstd_decompressed(trial, packed, SZ_4K, pieces), 0);
+		KUNIT_EXPECT_LT(test, zstd_decompressed(trial, packed, SZ_4K, pieces, 1), 0);
 		/* Without room. */
-		KUNIT_EXPECT_LT(test, zstd_compressed(trial, SZ_4K, 16, 1), 0);
+		KUNIT_EXPECT_LT(test, zstd_compressed(trial, SZ_4K, 16, 1, 1), 0);
 		KUNIT_ASSERT_EQ(test, 0, zstd_round(trial, SZ_4K));
 	}
 }
@@ -268,6 +329,8 @@ static void zstd_users_at_once(struct kunit *test)
 static struct kunit_case zstd_cases[] = {
 	KUNIT_CASE(zstd_sizes_come_back),
 	KUNIT_CASE(zstd_output_is_that_of_a_new_context),
+	KUNIT_CASE(zstd_streams_keep_to_their_room),
+	KUNIT_CASE(zstd_sources_lie_apart),
 	KUNIT_CASE(zstd_failures_leave_nothing_behind),
 	KUNIT_CASE(zstd_users_at_once),
 	{}
