@@ -80,8 +80,9 @@ static __always_inline bool token_read(const struct zword_word_decoder *tables,
 	zword_skip(&half->reader, entry & ZWORD_ENTRY_SKIP);
 	if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
 		/*
-		 * What no one points to stays in registers. Made here: a kernel
-		 * that clears variables would clear it for each token.
+		 * A copy: its address is taken, so that *half stays in registers.
+		 * Declared here: a kernel that initialises variables would do so
+		 * for each token.
 		 */
 		struct half escaped = *half;
 

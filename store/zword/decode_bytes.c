@@ -183,7 +183,7 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 			    symbol->more_from) {
 				struct zword_reader reader = others;
 
-				/* What no one points to stays in registers. */
+				/* A copy: its address is taken, that of others is not. */
 				many = counts;
 				if (!counts_read(set, &reader, job, symbol,
 						 &many))

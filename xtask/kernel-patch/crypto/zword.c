@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * zword for the crypto API, whose user is zswap. It takes pages, and nothing that is
- * not a multiple of 4096 bytes, up to 65536.
+ * zword for the crypto API, whose user is zswap. It takes pages of a multiple of 4096
+ * bytes, up to 65536. The destination of a decompression must have the page's size,
+ * which the object does not hold.
  */
 #include <crypto/internal/scompress.h>
 #include <linux/err.h>

@@ -45,12 +45,12 @@ static int zword_tables_make(void)
 }
 
 /**
- * zword_context_new() - make what one caller at a time works in
+ * zword_context_new() - allocate a context
  *
- * A context serves both directions and all levels; what it held before does not
- * matter. The first one makes the tables as well. May sleep.
+ * A context is the working memory of one caller at a time. It serves both directions
+ * and all levels. The first one makes the tables as well. May sleep.
  *
- * Return: the context, or NULL where memory is short
+ * Return: the context, or NULL if memory is short
  */
 struct zword_context *zword_context_new(void)
 {
@@ -74,7 +74,10 @@ void zword_context_free(struct zword_context *context)
 }
 EXPORT_SYMBOL_GPL(zword_context_free);
 
-/* The page may have changed meanwhile, which a second try tells from a fault. */
+/*
+ * Returns false also if the page changed since it was encoded. A second try tells that
+ * from a fault.
+ */
 static bool zword_gives_back(struct zword_context *context, const u8 *page,
 			     unsigned int page_size, const u8 *object,
 			     unsigned int size)
@@ -87,16 +90,17 @@ static bool zword_gives_back(struct zword_context *context, const u8 *page,
 /**
  * zword_page_encode() - compress a page
  * @level: effort
- * @context: nobody else's meanwhile
- * @src: page; it may change meanwhile, and then decodes to anything
- * @slen: bytes of it, a multiple of 4096 up to 65536
+ * @context: context, which no other caller uses during this call
+ * @src: page; if it changes during this call, the object decodes to another page
+ * @slen: size of the page in bytes, a multiple of 4096 up to 65536
  * @dst: destination
- * @dlen: in: room there; out: bytes written
+ * @dlen: in: size of the destination in bytes; out: bytes written
  *
  * Neither sleeps nor allocates.
  *
- * Return: 0; -EINVAL where @slen is none; -ENOSPC where there is no room; -EIO, only
- * with CONFIG_ZWORD_CHECK, where what was written does not give the page back
+ * Return: 0; -EINVAL if @slen is no size of a page; -ENOSPC if the object does not fit
+ * the destination; -EIO, only with CONFIG_ZWORD_CHECK, if the object does not decode to
+ * the page
  */
 int zword_page_encode(enum zword_level level, struct zword_context *context,
 		      const u8 *src, unsigned int slen, u8 *dst,
@@ -117,22 +121,22 @@ int zword_page_encode(enum zword_level level, struct zword_context *context,
 			return 0;
 		}
 	}
-	WARN_ONCE(1, "zword: a page is not what it was encoded from\n");
+	pr_warn_once("zword: an object does not decode to its page\n");
 	return -EIO;
 }
 EXPORT_SYMBOL_GPL(zword_page_encode);
 
 /**
  * zword_page_decode() - decompress a page
- * @context: nobody else's meanwhile
+ * @context: context, which no other caller uses during this call
  * @src: object of zword_page_encode(), or any bytes
- * @slen: bytes of it
+ * @slen: size of the object in bytes
  * @dst: destination; nothing outside of it is written, whatever @src holds
- * @dlen: bytes of the page
+ * @dlen: size of the page in bytes, as it was given to zword_page_encode()
  *
  * Neither sleeps nor allocates.
  *
- * Return: 0; -EINVAL where @src is no page of this size
+ * Return: 0; -EINVAL if @src does not decode to a page of this size
  */
 int zword_page_decode(struct zword_context *context, const u8 *src,
 		      unsigned int slen, u8 *dst, unsigned int dlen)

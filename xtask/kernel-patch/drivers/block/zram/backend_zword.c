@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 #include <linux/kernel.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/zword.h>
 
@@ -15,6 +16,9 @@ static int zword_setup_params(struct zcomp_params *params)
 	if (params->level == ZCOMP_PARAM_NOT_SET)
 		params->level = ZWORD_QUICK;
 	if (params->level != ZWORD_QUICK && params->level != ZWORD_DENSE)
+		return -EINVAL;
+	/* It would hold a CPU too long. */
+	if (params->level == ZWORD_DENSE && PAGE_SIZE > SZ_16K)
 		return -EINVAL;
 	return 0;
 }
