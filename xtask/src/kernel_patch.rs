@@ -89,8 +89,8 @@ its reads have. zram's backend initialises its contexts once.
 Patch 1 is a fix: a compressed stream may lose its end, in silence, where
 the destination is nearly full. Patch 2 keeps the contexts, in the same
 memory. Patch 3 adds KUnit tests. Those that look at ends of streams fail
-without patch 1; all pass without patch 2, too: the output of a request of one piece stays that of a new
-context, byte by byte.";
+without patch 1; all pass without patch 2, too: the output of a request of
+one piece stays that of a new context, byte by byte.";
 
 // The first table is of `cargo xtask bench codec --rounds 25 --pages 128`; docs/figures.md says how
 // programs were measured one by one.
@@ -102,9 +102,9 @@ MAINTAINERS. Whoever sends it fills them in, and says who will use it.
 
 zword compresses single pages of memory. It predicts words from words some
 strides back, and codes what differs by static, trained codes. It
-allocates nothing for a page, loads no dictionary and uses no SIMD. This series has
-its format, a library with KUnit tests, and a backend of zram. A second
-series has a compressor of the crypto API, for zswap.
+allocates nothing for a page, loads no dictionary and uses no SIMD. This
+series has its format, a library with KUnit tests, and a backend of zram. A
+second series has a compressor of the crypto API, for zswap.
 
 Why another one. zram has fast compressors (lz4, lzo-rle) and dense ones
 (zstd, deflate). All were made for files of any length and learn each page
@@ -115,7 +115,8 @@ faster.
 
 2,048 pages that 16 programs had in swap, none of which the codes were
 trained on, means, in user space on an AMD EPYC busy with other work
-(25 rounds; a virtual machine; contexts of zstd are kept):
+(zstd's contexts are kept; PLACEHOLDER URL has the program: cargo xtask
+bench codec --rounds 25 --pages 128):
 
                      bytes   compress, us   decompress, us
   lz4                1,612       3.88            0.98
@@ -140,8 +141,8 @@ of the 39: chromium, cc1plus, go, Python's syntax trees, perl, emacs, gawk,
 redis and sort.
 
 Memory: the tables take 339 KiB once, made from 31 KiB of lengths when the
-first context is; a context takes 16 KiB for each CPU. In zram, zstd takes
-182 KiB for each CPU, and lz4 takes 16 KiB.
+first context is; a context takes 16 KiB for each CPU. In zram on x86-64,
+zstd takes 182 KiB for each CPU, and lz4 takes 16 KiB.
 
 Level 2 is for recompression, and is refused where pages have 64 KiB: it
 would hold a CPU too long.
@@ -149,9 +150,9 @@ would hold a CPU too long.
 Big-endian machines gain least: words are read in little endian
 everywhere, so that the codes do not fit. On 16,500 pages of eleven
 programs of Debian for s390x, run by qemu-user, with zsmalloc's size
-classes computed and not measured, level 1 takes 1.03 of the bytes of zstd -3 in
-zsmalloc and level 2 0.94, where the same programs on x86-64 have 0.87 and
-0.83. Pages of phones have not been measured.
+classes computed and not measured, level 1 takes 1.03 of the bytes of
+zstd -3 in zsmalloc and level 2 0.94, where the same programs on x86-64
+have 0.87 and 0.83. Pages of phones have not been measured.
 
 Dictionaries (dict= of zram) are zstd's way to know a page beforehand. One
 of 16, 64 or 112 KiB, trained on 8,192 pages of eight programs, makes
@@ -204,15 +205,30 @@ vectors of a page, since zword takes nothing else. Patch 2 adds zword with
 such vectors. zswap takes it by its name.
 
 On pages of 16 programs that its tables never saw, in user-mode Linux 7.2
-(medians of three rounds; no hardware, so compare ratios), zword takes of
+in a virtual machine on an Intel Xeon (medians of three rounds; no
+hardware, so compare ratios; a program that needs 300 MiB of 256), zword
+takes of
 
                                   pool bytes   mean fault   fill
-  zstd                               0.90         0.61      0.71
-  zstd with contexts that are kept   0.90         0.90      0.95
-  lz4                                0.61         1.00      0.99
+  zstd                               0.90         0.60      0.74
+  zstd with contexts that are kept   0.91         0.93      0.99
+  lz4                                0.62         1.06      1.07
 
-zstd's contexts are kept by a series of its own. Some programs' pages are
-as small with zstd.
+80 % of what a mean fault gains on zstd is that zstd initialises its
+contexts for each page, with CPUID instructions, which trap in a virtual
+machine and take 9 us there: a series of its own keeps the contexts.
+Outside of a virtual machine this share is smaller, and not measured.
+
+By itself in user space, of what zstd -3 takes with its contexts kept:
+
+                            zword
+  compress, mean              0.66
+  compress, 99th percentile   0.76
+  decompress, mean, cold      0.77
+  decompress, 99th            1.04
+
+Cold is after 2 MiB of other data were read. Some programs' pages are as
+small with zstd.
 
 Only level 1 is here. zswap holds a mutex, but the crypto API turns bottom
 halves off while it compresses (crypto_acomp_lock_stream_bh()), and level 2
@@ -258,18 +274,19 @@ the objects of 900 to 1300 bytes, and more of larger ones. So that these
 reads are no streams, copy a source of at most a page that has several
 pieces, and decompress it in a single call.
 
-No more memory is needed. On x86-64 a compression stream takes 1530 KiB;
-the context of single calls 1017 KiB, the decompression context
-94 KiB and the copy 4 KiB. The output stays the same.
+No more memory is needed. On x86-64 a compression stream takes 1530 KiB,
+the compression context of single calls 1017 KiB, the decompression context
+94 KiB, and the copy 4 KiB. The output stays the same.
 
 A program that needs 300 MiB of 256, with zswap, in user-mode Linux 7.2 on
-one processor, in a virtual machine on an AMD EPYC (medians of three
-rounds). Here a CPUID takes tens of microseconds, so the gain is that of
-such a machine; without a hypervisor it is smaller, and not measured:
+one processor, in a virtual machine on an Intel Xeon (medians of three
+rounds). Here CPUID takes 9 us, and initialising the contexts takes 47 us
+to compress and 17 us to decompress. So the gain is that of such a machine;
+without a hypervisor it is smaller, and not measured:
 
             fill, s   mean fault, us   its 99.9th percentile, ms
-  before      8.98        158                10.5
-  after       6.60        106                 2.89",
+  before      8.70        157                10.5
+  after       6.59        107                 5.05",
         copies: &[("xtask/kernel-patch/crypto/zstd.patch", "crypto/zstd.c")],
         edits: &[],
     },
