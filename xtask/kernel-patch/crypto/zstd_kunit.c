@@ -17,7 +17,7 @@
 #include <linux/zstd.h>
 
 #define LEVEL		3			/* of crypto/zstd.c, for its window */
-#define BYTES_MAX	(SZ_256K + 12345)	/* more than the window */
+#define BYTES_MAX	(SZ_512K + 12345)	/* more than a window and a block */
 #define ROOM		(BYTES_MAX + SZ_4K)
 #define PIECES_MAX	24
 #define USERS		4
