@@ -410,37 +410,53 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     }
 }
 
-/// Findings with their remedies.
+/// Findings with their remedies. Commands that several of them have, which would fail the second
+/// time, stand below the first.
 pub fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
-    if status.findings.is_empty() {
+    let found = &status.findings;
+    if found.is_empty() {
         return section.paragraph("None.");
     }
-    status.findings.iter().fold(section, |section, finding| {
+    let entries = found.iter().enumerate();
+    entries.fold(section, |section, (at, finding)| {
         let why = match finding.why.as_str() {
             "" => String::new(),
             why => format!(" ({why})"),
         };
+        let block = block(finding);
+        let is_same = |other: &&Finding| block.is_some() && self::block(other) == block;
+        let first = found[..at].iter().find(is_same);
+        let also: Vec<String> = found[at + 1..].iter().filter(is_same).map(named).collect();
+        let remedy = match (first, &also[..]) {
+            (Some(first), _) => format!("Do: the same as for {}", named(first)),
+            (None, []) => format!("Do: {}", finding.remedy),
+            (None, also) => format!("Do, for {} too: {}", also.join(" and "), finding.remedy),
+        };
         let section = section.advice(
             tone(finding.severity),
             format!(
-                "[{}] {}: {}{why}. Do: {}",
-                finding.name(),
+                "{} {}: {}{why}. {remedy}",
+                named(finding),
                 finding.about,
-                finding.what,
-                finding.remedy
+                finding.what
             ),
         );
-        match finding.commands.join("\n") {
-            commands
-                if commands.is_empty()
-                    || finding.remedy.contains(&finding.commands.join(" && ")) =>
-            {
-                section
-            }
-            commands => section.code(commands),
+        match block.filter(|_| first.is_none()) {
+            Some(commands) => section.code(commands),
+            None => section,
         }
     })
+}
+
+fn named(finding: &Finding) -> String {
+    format!("[{}]", finding.name())
+}
+
+/// Commands that the remedy's words leave out.
+fn block(finding: &Finding) -> Option<String> {
+    let is_said = finding.remedy.contains(&finding.commands.join(" && "));
+    (!finding.commands.is_empty() && !is_said).then(|| finding.commands.join("\n"))
 }
 
 fn tone(severity: Severity) -> Tone {
@@ -448,5 +464,51 @@ fn tone(severity: Severity) -> Tone {
         Severity::Notice => Tone::Neutral,
         Severity::Warning => Tone::Warning,
         Severity::Critical => Tone::Critical,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zmeld_config::finding::Remedy;
+    use zmeld_report::Style;
+
+    /// A command that writes a new file fails when it is typed a second time.
+    #[test]
+    fn commands_that_several_findings_have_are_shown_once() {
+        let (_dir, host) = Host::planted(&[("proc/meminfo", "MemTotal: 2097152 kB\n")]);
+        let mut status = Status::read(&host, Ok(&Config::default()), None);
+        let set_up = |size: &str| {
+            let commands = [
+                format!("zmeld config set size {size}"),
+                "zmeld up".to_owned(),
+            ];
+            Remedy::run(commands).that("set it up anew")
+        };
+        let of = |id, remedy| Finding::of_machine("zram1", "it is so", "", remedy).of(id);
+        status.findings = vec![
+            of(FindingId::FailedWrites, set_up("1%")),
+            of(FindingId::Pressure, "zmeld top".into()),
+            of(FindingId::Oversized, set_up("1%")),
+            of(FindingId::NearLimit, set_up("1%")),
+            of(FindingId::NoMemoryLimit, set_up("2%")),
+        ];
+        let document = Document::new("").section(findings(&status));
+        let text = document.to_text(&Style::plain(200));
+        let said: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        let expected = [
+            "FINDINGS",
+            "Critical: [failed-writes] zram1: it is so. Do, for [oversized] and [near-limit] too: \
+             set it up anew",
+            "    zmeld config set size 1%",
+            "    zmeld up",
+            "Critical: [pressure] zram1: it is so. Do: zmeld top",
+            "Critical: [oversized] zram1: it is so. Do: the same as for [failed-writes]",
+            "Critical: [near-limit] zram1: it is so. Do: the same as for [failed-writes]",
+            "Critical: [no-memory-limit] zram1: it is so. Do: set it up anew",
+            "    zmeld config set size 2%",
+            "    zmeld up",
+        ];
+        assert_eq!(said, expected);
     }
 }

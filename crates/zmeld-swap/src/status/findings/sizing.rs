@@ -108,8 +108,16 @@ pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Findin
     }
     Some(Finding::of_machine(
         &device.name,
-        "its size is more than memory can hold: the machine runs out of memory \
-         while swap still seems free",
+        match held.limit_bytes {
+            0 => {
+                "its size is more than memory can hold: the machine runs out of memory while \
+                  swap still seems free"
+            }
+            _ => {
+                "its size is more than its limit can hold: writes to it fail while swap still \
+                  seems free"
+            }
+        },
         format!(
             "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
             bytes(device.size_bytes),
