@@ -19,18 +19,41 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let base = scenario.policies[0];
     let gain = |policy| (policy, runs.gain(policy, base).unwrap_or(UNKNOWN));
     let gains: Vec<(PolicyName, Interval)> = scenario.policies.iter().copied().map(gain).collect();
-    let suits = which_suits(base, &gains, scenario.replications, |one, other| {
-        runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
-    });
+    let moves = |policy| runs.mean(policy, "node_moves").unwrap_or(UNKNOWN).value;
+    let is_still = scenario.policies.iter().all(|&policy| moves(policy) == 0.0);
+    let suits = match is_still && gains[1..].iter().all(|(_, gain)| gain.value == 0.0) {
+        true => nothing_moved(scenario),
+        false => which_suits(base, &gains, scenario.replications, |one, other| {
+            runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
+        }),
+    };
     let precision = precision(&gains[1..], scenario.replications);
     let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
         .plot(savings(base, &gains))
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
+    let settings = Section::new("What can be set").list([
+        "linux is the sysctl kernel.numa_balancing=0, autonuma is kernel.numa_balancing=1; full \
+         and on-demand are proposals that Linux does not have.",
+        "The load: --set workload.processes=N and --set workload.size_kb=N.",
+    ]);
     provenance(Document::new("zmeld numa compare").lead(lead), scenario)
         .provenance("replications", scenario.replications.to_string())
         .section(tables)
+        .section(settings)
+}
+
+/// Why every policy comes out the same.
+fn nothing_moved(scenario: &Scenario) -> String {
+    let case = &scenario.case;
+    let (processes, processors) = (case.workload.processes, case.machine.processors_total());
+    format!(
+        "Every policy comes out the same: with {processes} processes on {processors} processors \
+         no process was moved to another node, and so no page was. With more processes some are \
+         (--set workload.processes={}).",
+        4 * processors.max(processes)
+    )
 }
 
 /// Each policy's saving, with its interval.
@@ -78,7 +101,8 @@ fn policies_table(
         Column::count("pages back and forth").with_interval() => cell(mean("ping_pong_pages")),
     );
     table.note(
-        "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",
+        "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair. \
+         Slowdown: a process's time over that which it takes alone with all memory local.",
     );
     table
 }
@@ -146,6 +170,25 @@ fn which_suits(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::ScenarioText;
+    use zmeld_report::Style;
+
+    #[test]
+    fn it_is_said_why_policies_come_out_the_same() {
+        for (processes, words) in [
+            (16, "16 processes on 64 processors no process was moved"),
+            (256, "faster than linux"),
+        ] {
+            let text = format!("replications = 3\n[machine]\nfrom = \"two-socket\"\n[workload]\nprocesses = {processes}\n");
+            let scenario = ScenarioText::new(text, "a test".into()).unwrap();
+            let scenario = scenario.scenario().unwrap();
+            let (case, policies) = (&scenario.case, &scenario.policies);
+            let runs = Replications::run(case, policies, scenario.seed, scenario.replications);
+            let said = compare(&scenario, &runs).to_text(&Style::plain(80));
+            let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains(words), "{said}");
+        }
+    }
 
     #[test]
     fn the_best_is_named_only_where_it_stands_alone() {

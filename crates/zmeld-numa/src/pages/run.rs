@@ -21,7 +21,10 @@ pub fn run(
             ("moved", units::bytes(outcome.bytes_migrated())),
             (
                 "slowdown of processes",
-                format!("{:.2} on average", outcome.mean_slowdown()),
+                format!(
+                    "{:.2} times as long as alone with all memory local, on average",
+                    outcome.mean_slowdown()
+                ),
             ),
         ])
         .table(stalls(outcome))
