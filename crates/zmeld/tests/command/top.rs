@@ -240,7 +240,7 @@ fn what_is_on_the_screen_is_what_status_says() {
                 assert!(shown.contains(&figure), "{name}, {key} {figure}: {shown}");
             }
         }
-        // Findings come first: their names, and on the first screen already what to do.
+        // Findings come first: their names, and on the first screen already what they are.
         let findings = said["findings"].as_array().unwrap();
         let told = format!("findings      {}: ", findings.len());
         assert!(all[1].starts_with(&told), "{all:#?}");
@@ -249,6 +249,14 @@ fn what_is_on_the_screen_is_what_status_says() {
             all[..last].iter().any(|row| row.contains(&first)),
             "{all:#?}"
         );
+        // A command that the terminal cuts off would be typed so.
+        let remedies = "zmeld status says what to do, with the commands.";
+        assert!(all.iter().any(|row| row == remedies), "{all:#?}");
+        let commands = findings.iter().filter_map(|it| it["commands"].as_array());
+        for command in commands.flatten() {
+            let begin = &command.as_str().unwrap()[..20];
+            assert!(!all.iter().any(|row| row.contains(begin)), "{all:#?}");
+        }
         // Details in a status of that width stand there line by line.
         let status = zmeld(&[&["status"], &root[..]].concat())
             .env("COLUMNS", columns.to_string())
@@ -256,6 +264,7 @@ fn what_is_on_the_screen_is_what_status_says() {
             .unwrap();
         let status = text(&status.stdout).replace('\u{202f}', " ");
         let (_, details) = status.split_once("WHERE THE NUMBERS").unwrap();
+        let (details, _) = details.split_once("\nFINDINGS").unwrap();
         for line in details.lines().skip(1) {
             assert!(all.iter().any(|row| row == line), "{line:?}: {all:#?}");
         }
@@ -286,6 +295,12 @@ fn what_is_on_the_screen_is_what_status_says() {
         let app = lines_of(&all, "/app");
         assert!(app.contains("32.5 %") && app.contains("0 B"), "{app}");
     }
+    for key in ["h", "?"] {
+        screen.press(key);
+        screen.until("help", |rows| rows.iter().any(|row| row == "KEYS"));
+        screen.press("h");
+        screen.until("no help", |rows| rows.iter().all(|row| row != "KEYS"));
+    }
     // Above and below the ends there is nothing.
     screen.press("\x1b[F");
     screen.until("End", |rows| {
@@ -305,7 +320,7 @@ fn what_is_on_the_screen_is_what_status_says() {
     std::thread::sleep(Duration::from_millis(300));
     screen.press("j");
     screen.until("a line", |rows| rows[39].contains("lines 3-"));
-    screen.until("its age", |rows| rows[0].contains(", as of 3 s ago"));
+    screen.until("its age", |rows| rows[0].contains(" s ago ("));
     screen.press("q");
     end_of(&mut screen.child, "q");
 }
@@ -315,9 +330,11 @@ fn history_grows_with_what_the_machine_does() {
     let (dir, host) = machine();
     let mut screen = Screen::open("exec \"$@\"", &[], &["--root", str(dir.path())]);
     let line = |rows: &[String], name: &str| lines_of(rows, name);
-    // Nothing is known of a second yet, or nothing happened in it.
+    // Nothing happened: no bar is full.
     screen.until("calm", |rows| {
-        line(rows, "0 a second").contains("pages in, pages out")
+        ["pages in", "pages out", "major faults"]
+            .iter()
+            .all(|rate| line(rows, rate).contains(" 0/s ") && !line(rows, rate).contains('█'))
     });
     host.plant("proc/vmstat", "pswpin 1\npswpout 900000\npgmajfault 0\n");
     host.plant(
@@ -375,9 +392,18 @@ fn every_size_and_every_terminal_is_drawn_on() {
     for (columns, rows) in [(20, 4), (300, 100), (40, 12), (20, 1), (80, 24)] {
         screen.resize(columns, rows);
         let last = usize::from(rows) - 1;
-        let shown = screen.until("resized", |rows| rows[last].starts_with("q quit  space"));
+        let shown = screen.until("resized", |rows| rows[last].starts_with("q quit  h help"));
         assert!(rows == 1 || shown[0].starts_with("zmeld top"), "{shown:#?}");
     }
+    // A small one has a short head, with all of its figures and the tiers below.
+    screen.resize(60, 15);
+    let small = screen.until("resized", |rows| rows[14].starts_with("q quit  h help"));
+    assert!(
+        small[4].starts_with("pages in ")
+            && small[5].contains("RAM 1.50 GiB of 2.00 GiB, swap 1.00"),
+        "{small:#?}"
+    );
+    assert!(small[7].starts_with("tier"), "{small:#?}");
     // Without colour, nothing is bold either; without UTF-8, all is ASCII.
     let plain = [("NO_COLOR", "1"), ("LC_ALL", "POSIX")];
     let mut screen = Screen::open("exec \"$@\"", &plain, &root);
@@ -399,7 +425,8 @@ fn a_machine_without_swap_is_told_what_to_do() {
     let mut screen = Screen::open("exec \"$@\"", &[], &["--root", str(dir.path())]);
     screen.until("advice", |rows| {
         let all = rows.join("\n");
-        all.contains("zmeld plan") && all.contains("stalled       unknown")
+        let is_told = all.contains("memory stalls not measured by this kernel (psi=1 ");
+        all.contains("zmeld plan") && all.contains("stalled       unknown") && is_told
     });
 }
 

@@ -24,8 +24,8 @@ use crate::progress;
 use screen::{Look, View};
 
 const EXAMPLES: &str = "\
-Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it; the
-arrows (or j and k), PgUp, PgDn, Home and End scroll what is below the head.
+Keys: q or Ctrl-C ends, h explains, + and - change how often it looks, space holds
+it; the arrows (or j and k), PgUp, PgDn, Home and End scroll what is below the head.
 Where there is no terminal, zmeld status shows the same once.";
 
 #[derive(Args)]
@@ -177,6 +177,7 @@ fn show(
         held: false,
         age_s: None,
         first: 0,
+        is_explained: false,
     };
     let mut next = Instant::now() + Duration::from_secs_f64(view.interval);
     let mut redraw = true;
@@ -207,6 +208,10 @@ fn show(
                     view.interval = (view.interval * times).clamp(INTERVAL_MIN, INTERVAL_MAX);
                 }
                 Key::Hold => view.held = !view.held,
+                Key::Help => {
+                    view.is_explained = !view.is_explained;
+                    view.first = 0;
+                }
                 Key::Home => view.first = 0,
                 Key::Last => view.first = usize::MAX,
                 Key::Lines(by) => view.first = view.first.saturating_add_signed(by),
@@ -235,6 +240,7 @@ enum Key {
     End,
     Pace(f64),
     Hold,
+    Help,
     Lines(isize),
     Pages(isize),
     Home,
@@ -274,6 +280,7 @@ fn next_key(typed: &[u8]) -> Option<(usize, Option<Key>)> {
         [b'+', ..] => Some(Key::Pace(0.5)),
         [b'-', ..] => Some(Key::Pace(2.0)),
         [b' ', ..] => Some(Key::Hold),
+        [b'h' | b'?', ..] => Some(Key::Help),
         [b'k', ..] => Some(Key::Lines(-1)),
         [b'j', ..] => Some(Key::Lines(1)),
         _ => None,

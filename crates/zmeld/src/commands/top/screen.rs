@@ -143,8 +143,8 @@ impl Moment {
                 return f64::NAN;
             };
             let elapsed = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
-            // A counter that went back is another boot's.
-            to.saturating_sub(from) as f64 / elapsed
+            // A counter that went back is another boot's; what is rare is not shown as nothing.
+            (to.saturating_sub(from) as f64 / elapsed).ceil()
         };
         let tiers = status.tiers.iter();
         Moment {
@@ -280,6 +280,8 @@ pub struct View {
     pub age_s: Option<u64>,
     /// The first line of the body that is shown.
     pub first: usize,
+    /// Whether the keys and rows are explained in place of the body.
+    pub is_explained: bool,
 }
 
 /// So many lines of the body are to be seen beside the head, or the head is scrolled with it.
@@ -289,7 +291,11 @@ const BODY_MIN: usize = 6;
 /// shown, and how many are.
 pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usize) {
     let mut lines = head(look, style, &view);
-    let body = body(look, style.width).to_text(style);
+    let body = match view.is_explained {
+        true => explanation(),
+        false => body(look, style.width),
+    };
+    let body = body.to_text(style);
     let mut body: Vec<String> = body.lines().map(Into::into).collect();
     let room = view.rows.saturating_sub(1);
     if room < lines.len() + BODY_MIN {
@@ -308,10 +314,58 @@ pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usi
     };
     lines.extend(body.drain(first..last));
     lines.resize(room, String::new());
-    let help = format!("q quit  space hold  + - pace   {place}");
+    let help = format!("q quit  h help  space hold  + - pace   {place}");
     let help = prefix(help.trim_end(), style.width).to_owned();
     lines.extend((view.rows > 0).then(|| style.dim(&help)));
     (lines, first, shown)
+}
+
+/// Keys, and what the rows of the head mean.
+fn explanation() -> Document {
+    let keys = [
+        ("h, ?", "this help, and back"),
+        ("q, Ctrl-C", "quit"),
+        ("space", "hold the screen, and let it go"),
+        ("+, -", "look more often, less often"),
+        (
+            "arrows, j, k, PgUp, PgDn, Home, End",
+            "scroll what is below the head",
+        ),
+    ];
+    let rows = [
+        ("findings", "what is wrong; zmeld status says what to do"),
+        (
+            "memory stalls",
+            "part of the last 10 s in which some task waited for memory",
+        ),
+        (
+            "stalled",
+            "control groups whose tasks waited, and those at their limit",
+        ),
+        (
+            "pages in, out",
+            "pages read from swap and written to it, a second",
+        ),
+        (
+            "major faults",
+            "pages a second that a program had to wait for: from swap or a file",
+        ),
+        ("most", "the highest of the bars beside it"),
+    ];
+    Document::new("")
+        .section(Section::new("Keys").values(keys))
+        .section(Section::new("Rows").values(rows))
+}
+
+/// The findings without their remedies: a command that is cut off here would be typed so.
+fn findings(status: &Status) -> Section {
+    let found = status.findings.iter().map(|finding| {
+        let (severity, name) = (finding.severity.name(), finding.name());
+        format!("{severity}: [{name}] {}: {}", finding.about, finding.what)
+    });
+    Section::new("Findings")
+        .list(found)
+        .paragraph("zmeld status says what to do, with the commands.")
 }
 
 /// The part that scrolls.
@@ -326,7 +380,7 @@ fn body(look: &Look, width: usize) -> Document {
     });
     let document = match look.status.findings.is_empty() {
         true => document,
-        false => document.section(page::findings(&look.status)),
+        false => document.section(findings(&look.status)),
     };
     let document = match look.groups.as_deref() {
         None | Some([]) => document,
@@ -343,7 +397,10 @@ fn body(look: &Look, width: usize) -> Document {
 const NAME: usize = 14;
 const VALUE: usize = 24;
 
-/// Problems, the machine's activity now and lately.
+/// On a terminal of fewer lines the head is short: rates share a row, and so do RAM and swap.
+const ROWS_OF_WHOLE_HEAD: usize = 20;
+
+/// Problems, the machine's activity now and lately: as many rows in each look at one terminal.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     let now = &look.status.observation;
     let cut = |text: &str| match width(text) > style.width {
@@ -379,48 +436,49 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
     let waiting = match now.pressure {
-        None => "not measured".to_owned(),
+        None => "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
     };
     let waiting = line("memory stalls", waiting, 1.0, &|it| it.waiting);
     lines.push(warning_if(latest.waiting >= 0.2, waiting));
     let (is_any, stalled) = stalled(look, style.width);
     lines.push(warning_if(is_any, stalled));
-    let mut unseen = Vec::new();
-    for (at, (name, _)) in RATES.iter().enumerate() {
-        let rate = |it: &Moment| it.rates[at];
-        let lately = look.history.iter().take(room);
-        let most = lately.map(|it| rate(it)).fold(0.0, f64::max);
-        if most == 0.0 {
-            unseen.push(*name);
-            continue;
-        }
-        let told = match rate(latest).is_nan() {
-            true => MISSING.to_owned(),
-            false => format!(
-                "{}/s, most {}",
-                count(rate(latest) as u64),
-                count(most as u64)
-            ),
-        };
-        lines.push(cut(&line(name, told, most, &rate)));
-    }
-    if !unseen.is_empty() {
-        lines.push(cut(&format!("{:NAME$}{}", "0 a second", unseen.join(", "))));
-    }
     let memory = &now.memory;
-    let mut used = |name: &str, total: u64, how: &str, value: fn(&Moment) -> f64| {
-        let told = format!("{} of {}{how}", bytes(value(latest) as u64), bytes(total));
-        lines.push(cut(&line(name, told, total as f64, &value)));
-    };
-    used("RAM used", memory.total_bytes, "", |it| it.ram_used);
     let how = match now.is_switching_off() {
         true => ", being switched off",
         false => "",
     };
-    if now.swap_size_bytes() > 0 {
-        used("swap used", now.swap_size_bytes(), how, |it| it.swap_used);
+    let used = |value: f64, total: u64| format!("{} of {}", bytes(value as u64), bytes(total));
+    let ram = used(latest.ram_used, memory.total_bytes);
+    let swap = used(latest.swap_used, now.swap_size_bytes()) + how;
+    let per_second = |rate: f64| match rate.is_nan() {
+        true => MISSING.to_owned(),
+        false => format!("{}/s", count(rate as u64)),
+    };
+    if view.rows < ROWS_OF_WHOLE_HEAD {
+        let rates = RATES.iter().zip(latest.rates);
+        let rates = rates.map(|((name, _), rate)| format!("{name} {}", per_second(rate)));
+        lines.push(cut(&rates.collect::<Vec<_>>().join(", ")));
+        lines.push(cut(&format!("used: RAM {ram}, swap {swap}")));
+        lines.push(String::new());
+        return lines;
     }
+    for (at, (name, _)) in RATES.iter().enumerate() {
+        let rate = |it: &Moment| it.rates[at];
+        let lately = look.history.iter().take(room);
+        let most = lately.map(|it| rate(it)).fold(0.0, f64::max);
+        let mut told = per_second(rate(latest));
+        if most > 0.0 {
+            told += &format!(", most {}", count(most as u64));
+        }
+        lines.push(cut(&line(name, told, most.max(1.0), &rate)));
+    }
+    let ram_bytes = memory.total_bytes as f64;
+    lines.push(cut(&line("RAM used", ram, ram_bytes, &|it| it.ram_used)));
+    let swap_bytes = now.swap_size_bytes() as f64;
+    lines.push(cut(&line("swap used", swap, swap_bytes, &|it| {
+        it.swap_used
+    })));
     lines.push(String::new());
     lines
 }
@@ -472,15 +530,17 @@ fn stalled(look: &Look, columns: usize) -> (bool, String) {
         _ => told(|name| name.rsplit('/').next().unwrap_or(name)),
     };
     let now = &look.status.observation;
-    let tells = |(version, _): &(Version, _)| *version == Version::Two && now.pressure.is_some();
-    let line = match (
-        now.facts.groups.as_ref().is_some_and(tells),
-        groups.is_empty(),
-    ) {
-        (true, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
-        (true, _) => line,
-        (false, true) => line + " at its limit; who waits is not measured here",
-        (false, false) => line + "; who waits is not measured here",
+    let version = now.facts.groups.as_ref().map(|(version, _)| *version);
+    let unmeasured = match (version, now.pressure) {
+        (Some(Version::Two), Some(_)) => None,
+        (Some(Version::Two), None) => Some("the kernel measures no stalls"),
+        _ => Some("only control groups v2 tell stalls"),
+    };
+    let line = match (unmeasured, groups.is_empty()) {
+        (None, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
+        (None, _) => line,
+        (Some(why), true) => format!("{line} at its limit; {why}"),
+        (Some(why), false) => format!("{line}; {why}"),
     };
     (!groups.is_empty(), line)
 }
