@@ -132,7 +132,7 @@ th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px s
 th:first-child,td:first-child{padding-left:.25rem}\
 thead th{color:var(--quiet);font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--line)}\
 thead th.name{white-space:normal}\
-tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:var(--page)}.name{white-space:nowrap}.words{overflow-wrap:anywhere;min-width:11rem;max-width:24rem}\
+tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:var(--page)}.name{white-space:nowrap}.words{overflow-wrap:anywhere;min-width:11rem;max-width:24rem}.path{word-break:break-all}\
 .number{text-align:right}td.number{white-space:nowrap}\
 tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\

@@ -99,8 +99,11 @@ pub struct CodecReport {
     pub pages_measured: u64,
     /// Bytes that a store keeps for them, incompressible pages whole.
     pub compressed_bytes: u64,
-    /// Memory that these take in the kernel's pool.
+    /// Memory that these take in the kernel's pool, each size class in whole spans.
     pub memory_used_bytes: u64,
+    /// Memory that these take in a pool so full that partly filled spans do not count, as a scan
+    /// predicts it.
+    pub memory_at_scale_bytes: u64,
     /// Their bytes divided by `compressed_bytes`.
     pub ratio: f64,
     /// Pages that are kept raw.
@@ -158,6 +161,7 @@ fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry
         pages_measured: tally.pages as u64,
         compressed_bytes: tally.bytes as u64,
         memory_used_bytes: tally.memory_used(geometry),
+        memory_at_scale_bytes: tally.memory_at_scale(geometry).round() as u64,
         ratio: bytes / tally.bytes.max(1.0),
         incompressible_pages: tally.raw as u64,
         times: CodecTimes::of(&bench.compress, &bench.decompress, geometry),

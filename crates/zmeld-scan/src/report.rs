@@ -28,8 +28,8 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     // On a terminal the last lines are what is seen first, on a page the first.
     if plots {
         document = document
-            .section(picture_section(result))
-            .section(advice_section(result));
+            .section(advice_section(result))
+            .section(picture_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
         document = document.section(memory_section(result, asked));
@@ -108,24 +108,20 @@ fn lead(result: &ScanResult) -> String {
             )
         }
     };
-    let and_melded = if pages.duplicate == 0 {
-        String::new()
-    } else {
-        format!(
-            ", and {} with identical pages melded",
-            bytes(codec.melded_memory_at_scale_bytes)
-        )
+    let plain = bytes(codec.memory_at_scale_bytes);
+    let and_melded = match bytes(codec.melded_memory_at_scale_bytes) {
+        melded if melded == plain || pages.duplicate == 0 => String::new(),
+        melded => format!(", and {melded} with identical pages melded"),
     };
     let given = pages.given(result.zero_pages_credited);
     format!(
-        "{prefix}{} of pages{} would take {} with {} ({}x){and_melded}.",
+        "{prefix}{} of pages{} would take {plain} with {} ({}x){and_melded}.",
         bytes(given * result.page_size),
         if given < pages.total {
             ", those of zeros left out,"
         } else {
             ""
         },
-        bytes(codec.memory_at_scale_bytes),
         codec.codec,
         size::tenths(codec.effective_ratio),
     )
@@ -216,7 +212,10 @@ pub fn codec_table(result: &ScanResult) -> Table {
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
         where { let all = result.pages.compressible().max(1) as f64; }
-        Column::text("codec") => codec.codec.as_str(),
+        Column::text("codec") => match codec.offered {
+            Some(false) => format!("{} (not here)", codec.codec),
+            _ => codec.codec.clone(),
+        },
         Column::text("ratio") => format!("{}x", size::tenths(codec.effective_ratio)),
         Column::bytes("memory used") => codec.memory_at_scale_bytes,
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
@@ -227,18 +226,8 @@ fn main_table(result: &ScanResult) -> Table {
             .then_some(codec.times.decompress_mb_per_s),
         ; strong if Some(&codec.codec) == result.recommended.as_ref()
     );
-    let mut missing: Vec<_> = result
-        .codecs
-        .iter()
-        .filter(|codec| codec.offered == Some(false))
-        .filter_map(|codec| codec.codec.split(':').next())
-        .collect();
-    missing.dedup();
-    if !missing.is_empty() {
-        table.note(format!(
-            "This kernel's zram is built without {}.",
-            missing.join(", ")
-        ));
+    if result.codecs.iter().any(|it| it.offered == Some(false)) {
+        table.note("Not here: this kernel's zram is built without that codec.");
     }
     table.note(
         "Ratio: size before compression divided by RAM used, for a full device, overhead \
@@ -385,6 +374,9 @@ fn picture_section(result: &ScanResult) -> Section {
     }
 }
 
+/// Pages by what becomes of them: the first two have the same colours in the histogram of sizes.
+const PARTS: [&str; 5] = ["compressible", "raw", "duplicate", "same-filled", "zero"];
+
 /// The pages as they are, compressed, and melded, too.
 fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
     let pages = &result.pages;
@@ -393,24 +385,24 @@ fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
     let melded = codec.melded_memory_at_scale_bytes as f64;
     let of_twins = codec.memory_at_scale_bytes as f64 - melded;
     let bars = Bars::new("What the pages become", "RAM", Unit::Bytes)
-        .parts(["zero", "same-filled", "duplicate", "compressible", "raw"])
+        .parts(PARTS)
         .stack(
             "as they are",
             [
-                size(pages.zero),
-                size(pages.same_filled),
-                size(pages.duplicate),
                 size(pages.unique) - raw,
                 raw,
+                size(pages.duplicate),
+                size(pages.same_filled),
+                size(pages.zero),
             ],
         )
         .stack(
             &format!("kept with {}", codec.codec),
-            [0.0, 0.0, of_twins, melded - raw, raw],
+            [melded - raw, raw, of_twins, 0.0, 0.0],
         );
     match pages.duplicate {
         0 => bars,
-        _ => bars.stack("and melded", [0.0, 0.0, 0.0, melded - raw, raw]),
+        _ => bars.stack("and melded", [melded - raw, raw, 0.0, 0.0, 0.0]),
     }
 }
 
@@ -435,7 +427,9 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
 
 fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
     let title = format!("Who would gain with {}", codec.codec);
-    let bars = Bars::new(&title, "pages", Unit::Bytes).parts(["RAM taken", "saved"]);
+    let bars = Bars::new(&title, "pages", Unit::Bytes)
+        .parts(["RAM taken", "saved"])
+        .coloured([0, PARTS.len()]);
     let shown = result.programs.iter().take(PROGRAMS_SHOWN);
     shown.fold(bars, |bars, program| {
         let parts = program.compressed_bytes.zip(program.saved_bytes());

@@ -13,6 +13,8 @@ pub struct Bars {
     title: String,
     axis: Axis,
     parts: Vec<String>,
+    /// The colour of each part, where that is not its place.
+    colours: Vec<usize>,
     bars: Vec<(String, Vec<Estimate>)>,
 }
 
@@ -26,6 +28,7 @@ impl Bars {
             title: title.into(),
             axis: Axis::new(label, unit).from_zero(),
             parts: Vec::new(),
+            colours: Vec::new(),
             bars: Vec::new(),
         }
     }
@@ -33,6 +36,12 @@ impl Bars {
     /// Names the parts of which each bar is made.
     pub fn parts<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.parts = names.into_iter().map(text::running).collect();
+        self
+    }
+
+    /// Gives the parts these colours, so that a colour has one meaning on a page.
+    pub fn coloured(mut self, colours: impl IntoIterator<Item = usize>) -> Self {
+        self.colours = colours.into_iter().collect();
         self
     }
 
@@ -90,6 +99,7 @@ impl From<Bars> for Plot {
             "" => plot.axis.unit.format(value),
             name => format!("{name}: {}", plot.axis.unit.format(value)),
         };
+        let colour = |part: usize| colour(plot.colours.get(part).copied().unwrap_or(part));
         let marks = html! {
             @if !plot.parts.is_empty() {
                 ul.zm-key { @for (part, name) in plot.parts.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use maud::{html, Markup};
 
-use super::Table;
+use super::{Column, Kind, Table};
 use crate::text;
 
 impl Table {
@@ -24,9 +24,9 @@ impl Table {
                                 @for (at, (column, cell)) in self.columns.iter().zip(&row.cells).enumerate() {
                                     @let shown = column.show(cell);
                                     @if at == 0 && !column.is_number() {
-                                        th scope="row" class=(class(false, &shown)) { (shown) }
+                                        th scope="row" class=(class(column, &shown)) { (shown) }
                                     } @else {
-                                        td class=(class(column.is_number(), &shown)) { (shown) }
+                                        td class=(class(column, &shown)) { (shown) }
                                     }
                                 }
                             }
@@ -42,10 +42,12 @@ impl Table {
 /// Names up to this width stay on one line.
 const NAME_WIDTH_MAX: usize = 24;
 
-fn class(is_number: bool, shown: &str) -> &'static str {
-    match is_number {
+fn class(column: &Column, shown: &str) -> &'static str {
+    match column.is_number() {
         true => "number",
         false if text::width(shown) <= NAME_WIDTH_MAX => "name",
+        // A path has no words: it would break behind its first slash.
+        false if column.kind == Kind::Path => "words path",
         false => "words",
     }
 }

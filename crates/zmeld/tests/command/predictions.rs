@@ -173,7 +173,8 @@ fn check(predicted: &Value, field: &str, taken: u64, tolerance: f64) {
     );
 }
 
-/// The sentence at the head of a scan, its table and its JSON have one size and one ratio.
+/// The sentence at the head of a scan, its table and its JSON have one size and one ratio, and
+/// `zmeld codecs` predicts the same memory.
 #[test]
 fn a_scan_gives_one_size_and_one_ratio_for_a_codec() {
     let folder = folder();
@@ -187,6 +188,12 @@ fn a_scan_gives_one_size_and_one_ratio_for_a_codec() {
     let row = out.lines().find(|line| line.starts_with("lz4 "));
     let row = row.expect("a row of the codec");
     assert!(row.contains(&size), "{size}: {row}");
+    let codecs = text(&run(&["codecs", str(&pages), "--codecs", "lz4", "--full"]).stdout);
+    let other_row = codecs.lines().find(|line| line.starts_with("lz4 "));
+    assert!(
+        other_row.is_some_and(|it| it.contains(&size)),
+        "{size}: {codecs}"
+    );
     let codec = &json(&[&scan[..], &["--json"]].concat())["codecs"][0];
     let ratio = zmeld_config::advice::size::tenths(codec["effective_ratio"].as_f64().unwrap());
     assert!(row.contains(&format!(" {ratio}x ")), "{ratio}: {row}");

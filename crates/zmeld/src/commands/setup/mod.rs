@@ -525,10 +525,13 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
              back."
         ));
     }
-    let text = format!(
-        "zmeld up sets up {words}. zmeld plan shows each step, zmeld down takes \
-         them back."
-    );
+    // Codec and size stand above it.
+    let what = match to.sizing {
+        Some(_) => format!("{} so", to.kind.name()),
+        None => words,
+    };
+    let text =
+        format!("zmeld up sets up {what}. zmeld plan shows each step, zmeld down takes them back.");
     Advice::new(AdviceKind::Do, "setup", text)
 }
 
