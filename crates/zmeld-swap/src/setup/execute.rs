@@ -474,12 +474,13 @@ impl Run<'_> {
                     after: String::new(),
                 });
             }
-            self.apply(&group.name, &planned.step)?;
+            self.apply(&group.name, planned)?;
         }
         Ok(())
     }
 
-    fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
+    fn apply(&mut self, group: &str, planned: &Planned) -> Result<(), Error> {
+        let step = &planned.step;
         (self.listener)(Event::Applying { group, step });
         let found = self.context(group, |context| step.reversible().before(context));
         let (before, identity) = found?;
@@ -507,7 +508,7 @@ impl Run<'_> {
             }
         })?;
         if record.is_change() {
-            self.report.applied.push(Done::new(group, step));
+            self.report.applied.push(Done::new(group, planned));
         }
         Ok(())
     }

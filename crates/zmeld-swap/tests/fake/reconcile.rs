@@ -12,7 +12,7 @@ pub fn agrees(machine: &Machine, text: &str) {
     let report = machine.up(&config(text)).unwrap();
     let steps = plan.groups.iter().flat_map(|group| {
         let missing = group.steps.iter().filter(|planned| planned.is_open());
-        missing.map(|planned| Done::new(&group.name, &planned.step))
+        missing.map(|planned| Done::new(&group.name, planned))
     });
     assert_eq!(steps.collect::<Vec<_>>(), report.applied, "{text}");
     // Steps changed by others since are left then.
@@ -48,4 +48,25 @@ fn an_experiments_steps_are_not_those_of_up() {
         State::read_of(&host, Owner::Experiment).unwrap(),
         Some(state)
     );
+}
+
+/// What `up` sets unasked is told with its reason, and `down` says what became of each thing.
+#[test]
+fn reports_say_why_a_value_was_set_and_what_is_gone() {
+    let machine = Machine::new();
+    let up = machine.up(&config(RAM)).unwrap();
+    let read_ahead = up.applied.iter().find(|it| it.group == "tunables");
+    assert_eq!(
+        read_ahead.unwrap().words,
+        "set vm.page-cluster to 0 (all swap is in RAM: reading ahead decompresses pages without need)"
+    );
+    let down = machine.down().unwrap();
+    let told = down.undone.iter().filter_map(|it| it.restores.as_deref());
+    let expected = [
+        "vm.page-cluster: restored to 3",
+        "swapped off",
+        "zram1: removed",
+        "zswap.enabled: restored to Y",
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }

@@ -15,7 +15,7 @@ mod warnings;
 mod zswap;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -44,14 +44,24 @@ pub struct Done {
     /// The same for people.
     #[serde(skip)]
     pub words: String,
-    /// Effect of taking it back, for people, where that is not its opposite.
+    /// Effect of taking it back, for people. None where the effect goes with its device, or gives
+    /// way to another value.
     #[serde(skip)]
     pub restores: Option<String>,
 }
 
 impl Done {
-    /// A step of that part of the plan.
-    pub fn new(group: &str, step: &Step) -> Done {
+    /// A step of that part of the plan. A value of the whole machine is told with its reason: the
+    /// configuration may not name it.
+    pub fn new(group: &str, planned: &Planned) -> Done {
+        let mut done = Done::step(group, &planned.step);
+        if matches!(planned.step, Step::SetValue(_)) {
+            done.words += &format!(" ({})", planned.reason);
+        }
+        done
+    }
+
+    fn step(group: &str, step: &Step) -> Done {
         Done {
             group: group.to_owned(),
             step: step.describe(),
@@ -60,12 +70,27 @@ impl Done {
         }
     }
 
-    /// The step of a record that is taken back: a value is what it was before.
+    /// The step of a record that is taken back.
     pub fn of(record: &Record) -> Done {
-        let mut done = Done::new(&record.group, &record.step);
-        if let (Step::SetValue(set), Some(before)) = (&record.step, &record.before) {
-            done.restores = Some(format!("{}: restored to {before}", set.name()));
-        }
+        let mut done = Done::step(&record.group, &record.step);
+        let path = |path: &Path, what: &str| format!("{}: {what}", path.display());
+        done.restores = match (&record.step, &record.before) {
+            (Step::SetValue(set), Some(before)) => {
+                Some(format!("{}: restored to {before}", set.name()))
+            }
+            (Step::SwapOn(on), _) => Some(match on.device.path() {
+                Some(device) => path(&device, "swapped off"),
+                None => "swapped off".to_owned(),
+            }),
+            (Step::AddDevice(_), _) => Some(match &record.outcome {
+                Some(made) => format!("{}: removed", made.name),
+                None => "the device: removed".to_owned(),
+            }),
+            (Step::OpenCrypt(open), _) => Some(format!("/dev/mapper/{}: closed", open.name)),
+            (Step::CreateFile(create), _) => Some(path(&create.path, "removed")),
+            (Step::SwapOff(off), Some(_)) => Some(path(&off.path, "swapped on again")),
+            _ => None,
+        };
         done
     }
 }

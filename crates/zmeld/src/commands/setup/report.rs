@@ -227,7 +227,14 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
     };
     let how = if dry_run { "to undo" } else { "undone" };
     let said = |how: &str, done: &Done| format!("{how}: {}", done.words);
-    let undone = report.undone.iter().map(|done| {
+    // What went with a device, or gave way to another value, needs no row beside that.
+    let is_told = |done: &&Done| {
+        let mut told = report.undone.iter().filter(|it| it.restores.is_some());
+        let mut applied = report.applied.iter();
+        done.restores.is_some()
+            || !told.any(|it| it.group == done.group) && !applied.any(|it| it.group == done.group)
+    };
+    let undone = report.undone.iter().filter(is_told).map(|done| {
         let restored = done.restores.clone();
         (done, restored.unwrap_or_else(|| said(how, done)))
     });
@@ -267,4 +274,40 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         document = document.section(section);
     }
     document
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zmeld_report::Style;
+
+    #[test]
+    fn what_goes_with_a_device_has_no_row_of_its_own() {
+        let done = |group: &str, words: &str, restores: Option<&str>| Done {
+            group: group.to_owned(),
+            step: words.to_owned(),
+            words: words.to_owned(),
+            restores: restores.map(str::to_owned),
+        };
+        let report = Report {
+            undone: vec![
+                done("tier.fast", "swap to the new device", Some("swapped off")),
+                done("tier.fast", "make the new device a swap area", None),
+                done("tier.fast", "add a zram device", Some("zram1: removed")),
+                done("tier.more", "set its mem_limit to 1", None),
+                done("tier.last", "set its mem_limit to 2", None),
+            ],
+            applied: vec![done("tier.more", "set its mem_limit to 3", None)],
+            ..Report::default()
+        };
+        let text = run_document("zmeld up", "", &report, false).to_text(&Style::plain(80));
+        let rows = text.lines().filter(|line| line.starts_with("tier."));
+        let expected = [
+            "tier.fast  swapped off",
+            "tier.fast  zram1: removed",
+            "tier.last  undone: set its mem_limit to 2",
+            "tier.more  set its mem_limit to 3",
+        ];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+    }
 }

@@ -184,7 +184,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         plan.groups.iter().flat_map(move |group| {
             let steps = group.steps.iter();
             let steps = steps.filter(move |it| if done { it.done } else { it.is_open() });
-            steps.map(|planned| Done::new(&group.name, &planned.step))
+            steps.map(|planned| Done::new(&group.name, planned))
         })
     };
     let report = Report {
