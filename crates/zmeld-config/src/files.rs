@@ -9,6 +9,9 @@ use zmeld_linux::FileError;
 
 use crate::finding::{ConfigError, FilePosition};
 
+/// The key of earlyoom's file, `/etc/default/earlyoom`.
+const OF_EARLYOOM: &str = "EARLYOOM_ARGS";
+
 /// Keys that no table of zmeld has, whose they are, and the tool's file.
 const OTHER_TOOLS: [(&[&str], &str, &str); 2] = [
     (
@@ -76,6 +79,13 @@ impl Source {
         let mut at = self.start;
         for line in self.text[self.start..].split_inclusive('\n') {
             let key = key_of(line);
+            if key == OF_EARLYOOM {
+                let what = format!(
+                    "{key} is a key of earlyoom; docs/guard.md, \"Coming from earlyoom\", has what \
+                     zmeld-guard has in place of its options"
+                );
+                return Some((at, what));
+            }
             let tool = OTHER_TOOLS.iter().find(|(keys, ..)| keys.contains(&key));
             if let Some((_, tool, path)) = tool.filter(|_| line.contains('=')) {
                 let what = format!(
@@ -115,7 +125,7 @@ impl Source {
 pub fn is_of_other_tool(name: &str) -> bool {
     let number = name.strip_prefix("zram").unwrap_or_default();
     let is_device = !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit());
-    is_device || OTHER_TOOLS.iter().any(|(keys, ..)| keys.contains(&name))
+    is_device || name == OF_EARLYOOM || OTHER_TOOLS.iter().any(|(keys, ..)| keys.contains(&name))
 }
 
 fn key_of(line: &str) -> &str {

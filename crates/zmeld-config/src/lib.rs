@@ -465,6 +465,16 @@ fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         "kind" | "size" | "memory_limit" | "codec" | "device" | "file" | "priority" if is_top => {
             Some("write [tier.NAME] above it".to_owned())
         }
+        rule @ ("recompress" | "writeback" | "meld" | "reclaim" | "guard") if is_top => {
+            Some(format!("write [watch.{rule}]"))
+        }
+        // earlyoom's, of names of processes.
+        "prefer" if has("end") => {
+            Some("write end, the list of owners and control groups that alone may be ended".into())
+        }
+        "avoid" | "ignore" if has("protect") => {
+            Some("write protect, the list of owners and control groups that are never ended".into())
+        }
         "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
         "vm" if has("swappiness") => Some("leave out \"vm.\"".to_owned()),
         "swappiness" | "page_cluster" if is_top || is_tier => {

@@ -13,7 +13,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use toml::Spanned;
 
 use super::files::{is_of_other_tool, place, Source};
-use super::{choices, meant};
+use super::{choices, known_elsewhere, meant};
 use crate::finding::{FilePosition, Finding, Severity};
 
 /// Below this key the names are the user's own.
@@ -113,7 +113,13 @@ impl<'t> Tree<'t> {
             .iter()
             .filter(|key| (key.is == A_LIST || key.is.starts_with(A_DATE)) && is_table(&key.path))
         {
-            let what = told(key, "invalid type: sequence, expected a map");
+            let table = told(key, "invalid type: sequence, expected a map");
+            let is_in_two_pairs =
+                |item: &Key| item.path == format!("{}[0]", key.path) && item.value == key.value;
+            let what = match keys.iter().any(is_in_two_pairs) {
+                true => table.replacen("write ", "write one pair of brackets: ", 1),
+                false => table,
+            };
             found.push(mistake(self.sources, key.start(), &key.path, what));
             change(root.get_mut(), key, "");
         }
@@ -200,6 +206,8 @@ const UNQUOTED: &str = "string values must be quoted";
 const UNQUOTED_WORDS: [&str; 3] = [UNQUOTED, "invalid boolean", "invalid float"];
 const NO_VALUE: &str = "key with no value";
 const UNEXPECTED: &str = "unexpected key or value";
+const UNCLOSED_TABLE: &str = "unclosed table";
+const UNCLOSED_TEXT: [&str; 2] = ["string, expected `\"`", "string, expected `'`"];
 
 /// A value without quotes: up to the end of its line, or of the list or table that it is in.
 fn bare_value(rest: &str) -> &str {
@@ -209,6 +217,22 @@ fn bare_value(rest: &str) -> &str {
         "#\n".contains(c) || open <= 0 && ",]}".contains(c)
     };
     rest.split(ends).next().unwrap_or_default().trim()
+}
+
+/// The head of a table whose names have blanks in them, as it is meant: a point between the first
+/// two, where there is none, and a hyphen for every other blank.
+fn without_blanks(line: &str) -> Option<String> {
+    let (name, _) = line.trim_start_matches('[').split_once(']')?;
+    let name = match name.contains('.') {
+        true => name.trim().to_owned(),
+        false => name.trim().replacen(' ', ".", 1),
+    };
+    let names = name.split('.').map(|name| {
+        let words: Vec<&str> = name.split_whitespace().collect();
+        words.join("-")
+    });
+    let names: Vec<String> = names.collect();
+    (names.iter().all(|name| !name.is_empty())).then(|| format!("[{}]", names.join(".")))
 }
 
 /// What a syntax error at a byte says, with the way out.
@@ -241,9 +265,20 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
         };
     }
     let line = source.line(at).trim();
+    let head = without_blanks(line).filter(|_| message.starts_with(UNCLOSED_TABLE));
+    if let Some(head) = head {
+        return format!("a name takes no blanks; write {head}");
+    }
     match source.first_of(at) {
         Some((key, first)) if message == "duplicate key" => {
             format!("{key} is in line {first} already; keep one of them")
+        }
+        _ if UNCLOSED_TEXT.iter().any(|it| message.ends_with(it)) => {
+            let quote = message.trim_end_matches('`').chars().last();
+            format!(
+                "a text has no closing quote; end it with {}",
+                quote.unwrap_or('"')
+            )
         }
         _ if line.starts_with(';') => "a comment begins with #".to_owned(),
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
@@ -364,7 +399,8 @@ const MISSING: &str = "missing field `";
 const NEEDS_NAME: &str = "wanted string or table";
 
 /// The value that is meant: where a list is needed anything else is a list of one (but for a text
-/// with blanks, which may be a command), and a misspelt name hides no other mistakes.
+/// with blanks, which may be a command), a misspelt name hides no other mistakes, and where a name
+/// is needed a number is a name, of which serde then says what names there are.
 fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
     let text = match node.get_ref() {
         DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => return None,
@@ -379,6 +415,9 @@ fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
         let item = Spanned::new(node.span(), DeValue::String(text.into()));
         return Some(DeValue::Array([item].into_iter().collect()));
     }
+    if what == NEEDS_NAME {
+        return Some(DeValue::String(text.into()));
+    }
     let name = name.filter(|_| what.starts_with(NO_SUCH_NAME))?;
     Some(DeValue::String(name.to_owned().into()))
 }
@@ -390,15 +429,17 @@ const A_DATE: &str = "the date ";
 /// Whether a key is a table of the configuration.
 fn is_table(path: &str) -> bool {
     let names: Vec<&str> = path.split('.').collect();
-    matches!(
-        names[..],
-        [TIERS | "tunables" | "watch" | "metrics"]
-            | [
-                "watch",
-                "recompress" | "writeback" | "meld" | "reclaim" | "guard"
-            ]
-            | [TIERS, _, "writeback"]
-    )
+    let is_item = path.ends_with(']');
+    matches!(names[..], [TIERS, _] if !is_item)
+        || matches!(
+            names[..],
+            [TIERS | "tunables" | "watch" | "metrics"]
+                | [
+                    "watch",
+                    "recompress" | "writeback" | "meld" | "reclaim" | "guard"
+                ]
+                | [TIERS, _, "writeback"]
+        )
 }
 
 /// A value in words.
@@ -444,7 +485,13 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
         "f64" => format!("write a number{unquoted}"),
         "i64" | "u32" | "u64" | "usize" => format!("write a whole number{unquoted}"),
         _ if path == TIERS => "write [tier.NAME] and its keys".to_owned(),
-        _ => format!("write [{path}] and its keys"),
+        _ => {
+            // A key in [tier] belongs where it would at the top. A tier may be named as its kind.
+            let key = path.strip_prefix("tier.").unwrap_or_default();
+            let way_out = known_elsewhere(key, &["tunables"]);
+            let way_out = way_out.filter(|way_out| !way_out.contains("kind = "));
+            way_out.unwrap_or_else(|| format!("write [{path}] and its keys"))
+        }
     };
     format!("is {is}; {way_out}")
 }
