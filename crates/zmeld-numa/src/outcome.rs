@@ -185,6 +185,23 @@ impl Outcome {
             / self.processes.len() as f64
     }
 
+    /// Share of the processes' time, from submission to end, that they waited for a processor.
+    pub fn queued_share(&self) -> f64 {
+        let lived: u64 = self.processes.iter().map(|it| it.finish - it.arrival).sum();
+        // Stalls of accesses are part of the time that references took.
+        let busy = self.processes.iter().map(|it| {
+            let Stalls {
+                faulting,
+                copying,
+                scanning,
+                ..
+            } = it.stalls;
+            it.ran + faulting + copying + scanning
+        });
+        let busy: u64 = busy.sum();
+        (1.0 - busy as f64 / lived.max(1) as f64).max(0.0)
+    }
+
     /// Bytes of pages moved between nodes.
     pub fn bytes_migrated(&self) -> u64 {
         self.counters.numa_pages_migrated * self.page_bytes

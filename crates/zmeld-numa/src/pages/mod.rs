@@ -25,7 +25,8 @@ pub(crate) fn cell(interval: Interval) -> Cell {
 /// The limits of every result, told first; `load` is what runs.
 pub(crate) fn simulated(load: &str) -> String {
     format!(
-        "A simulation of published page-migration policies, with a scheduler after Linux 2.6 and \
+        "For research: it does not tell whether to set kernel.numa_balancing on a machine. A \
+         simulation of published page-migration policies, with a scheduler after Linux 2.6 and \
          {load}; no memory of this machine is moved."
     )
 }

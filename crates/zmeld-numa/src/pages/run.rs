@@ -22,8 +22,10 @@ pub fn run(
             (
                 "slowdown of processes",
                 format!(
-                    "{:.2} times as long as alone with all memory local, on average",
-                    outcome.mean_slowdown()
+                    "{:.2} times as long as alone with all memory local, on average; {} of all \
+                     processes' time is waiting for a processor",
+                    outcome.mean_slowdown(),
+                    units::percent(outcome.queued_share())
                 ),
             ),
         ])
@@ -106,4 +108,21 @@ fn each_counter_says_what_it_counts() {
     for (name, property) in properties {
         assert!(property["description"].is_string(), "{name}");
     }
+}
+
+#[test]
+fn the_slowdown_tells_how_much_of_it_is_waiting_for_a_processor() {
+    let queued_share = |processes: u32| {
+        let text =
+            format!("[machine]\nfrom = \"two-socket\"\n[workload]\nprocesses = {processes}\n");
+        let scenario = crate::scenario::ScenarioText::new(text, "a test".into()).unwrap();
+        let scenario = scenario.scenario().unwrap();
+        let case = &scenario.case;
+        let plans = case.workload.plans(&case.machine, scenario.seed, 0);
+        let totals = crate::engine::Recording::TOTALS;
+        case.simulate(PolicyName::Linux, &plans, totals)
+            .queued_share()
+    };
+    let (alone, crowded) = (queued_share(1), queued_share(1024));
+    assert!(alone < 0.01 && crowded > 0.5, "{alone} {crowded}");
 }

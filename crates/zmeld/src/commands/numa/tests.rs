@@ -102,7 +102,8 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
     let open = one.claims.iter().filter(|it| !it.is_decided).count();
     let page = reproduction(&one, &scenario).to_text(&zmeld_report::Style::plain(80));
     let lead = page.split("\n\n").nth(1).unwrap().replace('\n', " ");
-    assert!(lead.starts_with("A simulation of published"), "{lead}");
+    assert!(lead.starts_with("For research: "), "{lead}");
+    assert!(lead.contains("A simulation of published"), "{lead}");
     assert!(
         lead.contains("Linux 2.6 and processes of 50 to 500 KB"),
         "{lead}"
