@@ -256,19 +256,26 @@ impl Fit {
             return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
         let setting = format!(
-            "the setting of the tool that made it (zram-generator: zram-resident-limit), or {}",
+            "in the settings of the tool that made it (zram-generator: {}), or run {}",
+            match self.size_percent {
+                Some(_) => "zram-size and zram-resident-limit",
+                None => "zram-resident-limit",
+            },
             view.asked().command("up --take-over")
         );
         if let Some(size) = self.size_percent {
             let limit = self.limit_percent;
-            return format!("a size of {size} % of RAM and a limit of {limit} %: {setting}").into();
+            return format!(
+                "set its size to {size} % of RAM and its limit to {limit} %, {setting}"
+            )
+            .into();
         }
         let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
         let limit = limit / view.now.page_size * view.now.page_size;
         let now = format!("echo {limit} > /sys/block/{}/mem_limit", device.name);
         Remedy::run([now.clone()]).said(format!(
-            "{} of RAM: {setting}; until the next boot: {now}",
-            percent(f64::from(self.limit_percent) / 100.0)
+            "set its limit to {} % of RAM, {setting}; until the next boot: {now}",
+            self.limit_percent
         ))
     }
 }
