@@ -77,7 +77,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
 fn predicted_for(result: &ScanResult, is_page: bool) -> String {
     let machine = &result.machine;
     let kernel = (!is_page).then(|| format!("Linux {}", machine.kernel));
-    let chain = format!("pool chains of up to {} pages", result.pool_chain);
+    let chain = format!("zsmalloc with zspages of up to {} pages", result.pool_chain);
     let is_other = result.ram_bytes != machine.ram_bytes;
     let ram = is_other.then(|| format!("{} of RAM", bytes(result.ram_bytes)));
     let parts: Vec<String> = kernel.into_iter().chain([chain]).chain(ram).collect();
@@ -87,7 +87,7 @@ fn predicted_for(result: &ScanResult, is_page: bool) -> String {
 fn lead(result: &ScanResult) -> String {
     let prefix = match (result.interrupted, result.is_whole()) {
         (true, _) => "Stopped before the end; of what was read: ",
-        (false, false) => "Incomplete, without other users' processes (see Advice): ",
+        (false, false) => "Incomplete, without other users' processes (see What to do): ",
         (false, true) => "",
     };
     let pages = &result.pages;
@@ -235,6 +235,9 @@ fn main_table(result: &ScanResult) -> Table {
          pages are kept once, and the cost of sharing is included. Raw: pages that do not \
          compress and are kept as they are.",
     );
+    if result.recommended.is_some() {
+        table.note("Marked (* or bold): the codec that is advised.");
+    }
     table
 }
 
@@ -288,7 +291,7 @@ fn duplicate_section(result: &ScanResult) -> Section {
         ("contents that repeat".to_owned(), count(found.groups)),
         (
             "melding would drop".to_owned(),
-            size(result.pages.duplicate),
+            format!("{} before compression", size(result.pages.duplicate)),
         ),
     ];
     if result.memory.processes > 0 {
@@ -495,7 +498,7 @@ fn limits_section(result: &ScanResult) -> Section {
 }
 
 fn advice_section(result: &ScanResult) -> Section {
-    let mut section = Section::new("Advice");
+    let mut section = Section::new("What to do");
     for advice in &result.advice {
         let tone = match advice.kind {
             AdviceKind::Do => Tone::Good,

@@ -96,7 +96,8 @@ fn answers_table(search: &SizeSearch) -> Table {
     table.note(
         "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
          too small. The other columns are of \
-         runs with that limit: time over that without a limit, major faults, RAM of compressed pages.",
+         runs with that limit: time over that without a limit, major faults, RAM of compressed pages. Marked (* or \
+         bold): the least of all.",
     );
     table
 }

@@ -249,7 +249,7 @@ fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
 
 fn variants_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let metric = &experiment.recipe.metric;
-    zmeld_report::table!(&case.case, for it in case.baseline.iter().chain(&case.judgement.variants),
+    let mut table = zmeld_report::table!(&case.case, for it in case.baseline.iter().chain(&case.judgement.variants),
         where {
             let runs: Vec<&Run> = experiment.counted(&case.case, &it.variant).collect();
             let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
@@ -263,7 +263,11 @@ fn variants_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
         Column::bytes("in swap") => swapped,
         Column::bytes("store") => store,
         ; strong if case.judgement.winner.as_deref() == Some(it.variant.as_str())
-    )
+    );
+    if case.judgement.winner.is_some() {
+        table.note("Marked (* or bold): the winner.");
+    }
+    table
 }
 
 fn value_cell(summary: &VariantSummary, metric: &Metric) -> Cell {

@@ -31,7 +31,9 @@ variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
 
   variant                          least RAM        time  faults     store
   no swap         216.7 MiB (205.0 to 216.7)           –       –         –
-  zram lzo-rle *        6.1 MiB (0.0 to 6.1)  1.0x ± 0.3     474  7.44 MiB";
+  zram lzo-rle *        6.1 MiB (0.0 to 6.1)  1.0x ± 0.3     474  7.44 MiB
+
+  * marks the least of all.";
 
 /// Arguments of `zmeld bench size`.
 #[derive(Debug, Args)]
