@@ -357,15 +357,13 @@ fn explanation() -> Document {
         .section(Section::new("Rows").values(rows))
 }
 
-/// The findings without their remedies: a command that is cut off here would be typed so.
+/// The findings without their remedies.
 fn findings(status: &Status) -> Section {
     let found = status.findings.iter().map(|finding| {
         let (severity, name) = (finding.severity.name(), finding.name());
         format!("{severity}: [{name}] {}: {}", finding.about, finding.what)
     });
-    Section::new("Findings")
-        .list(found)
-        .paragraph("zmeld status says what to do, with the commands.")
+    Section::new("Findings").list(found)
 }
 
 /// The part that scrolls.
@@ -435,6 +433,9 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         severities.any(is_grave),
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
+    // Their commands, cut off here, would be typed so.
+    let remedies = "zmeld status says what to do about them.";
+    lines.extend((!look.status.findings.is_empty()).then(|| cut(remedies)));
     let waiting = match now.pressure {
         None => "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
