@@ -38,6 +38,9 @@ const FILES: [(&str, &str); 19] = [
 ];
 const NOT_READ: &str =
     "zmeld does not read it; what it sets up has to be written as a tier, and switched off there";
+const EARLYOOM: &str = "/etc/default/earlyoom";
+const FROM_EARLYOOM: &str =
+    "docs/guard.md, \"Coming from earlyoom\", has what zmeld-guard has in place of its options";
 /// Azure's agent, which sets swap up where this line says so.
 const AGENT: (&str, &str) = ("/etc/waagent.conf", "ResourceDisk.EnableSwap=y");
 /// A program of the package that is read.
@@ -100,6 +103,10 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
             let line = SourceLine::of_tool(Path::new(path), tool);
             into.left(&line, NOT_READ);
         }
+    }
+    if is_there(EARLYOOM) {
+        let line = SourceLine::of_tool(Path::new(EARLYOOM), "earlyoom");
+        into.left(&line, FROM_EARLYOOM);
     }
     let agent = lines(root, Path::new(AGENT.0)).ok().flatten();
     if let Some(line) = agent.iter().flatten().find(|it| it.text == AGENT.1) {

@@ -653,6 +653,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         done: plan.is_done(),
         recommendation: wanted.recommendation.as_ref(),
         profile: profile.map(Profile::name),
+        profile_asked: args.profile.profile,
         profile_hint: profile.and_then(|profile| profile.hint(&host, &wanted.config)),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,

@@ -3,12 +3,13 @@
 use serde::Serialize;
 use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::Severity;
+use zmeld_config::{Named, Severity};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::Plan;
 use zmeld_swap::setup::step::Step;
+use zmeld_swap::status::profile::Profile;
 
 /// Body of a plan. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -26,6 +27,9 @@ pub struct PlanBody<'a> {
     /// Which profile the machine is of; absent where a configuration or `--profile` decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<&'static str>,
+    /// Profile that was asked for.
+    #[serde(skip)]
+    pub profile_asked: Option<Profile>,
     /// What that profile adds.
     #[serde(skip)]
     pub profile_hint: Option<String>,
@@ -120,16 +124,15 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         return outcome_as_written(body);
     };
     let mut section = Section::new("What it comes to");
-    let (text, measured) = match (&recommendation.sizing, &recommendation.pool) {
-        (Some(sizing), _) => (sizing.words(), sizing.measured),
-        (None, pool) => pool.as_ref().map(|pool| (pool.words(), pool.measured))?,
+    let text = match (&recommendation.sizing, &recommendation.pool) {
+        (Some(sizing), _) => sizing.words(),
+        (None, pool) => pool.as_ref()?.words(),
     };
-    let tone = if measured { Tone::Good } else { Tone::Neutral };
     if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
-    Some(section.advice(tone, format!("{}.", super::capital(&text))))
+    Some(section.advice(Tone::Neutral, format!("{}.", super::capital(&text))))
 }
 
 fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
@@ -192,10 +195,19 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = section.into_iter().fold(document, Document::section);
     }
     let mut configuration = Section::new("Configuration").code(body.toml);
-    if body.recommendation.is_some() && !body.done && plan.refuse().is_ok() {
-        let text =
-            "zmeld up measures again, and may choose another size or codec. To choose now, run \
-                    zmeld plan --toml --output /etc/zmeld.toml: zmeld up goes by that file.";
+    let profile = body.profile_asked.map(Named::name);
+    let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
+    let is_ahead = !body.done && plan.refuse().is_ok();
+    if body.recommendation.is_some() && is_ahead {
+        let text = format!(
+            "zmeld up measures again, and may choose another codec, or a size and limit that differ \
+             by some percent of RAM. To choose now, run zmeld plan{profile} --toml --output \
+             /etc/zmeld.toml: zmeld up goes by that file."
+        );
+        configuration = configuration.advice(Tone::Neutral, text);
+    }
+    if plan.config.watch.guard.is_some() && is_ahead {
+        let text = format!("zmeld enable{profile} starts the guard; zmeld up does not.");
         configuration = configuration.advice(Tone::Neutral, text);
     }
     if let Some(hint) = &body.profile_hint {
