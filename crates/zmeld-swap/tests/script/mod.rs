@@ -268,7 +268,8 @@ impl Script {
         let note = |sign: &str, line: &str| {
             let whole = case.lasting(what, line).replace('\n', "\\n");
             let mut line: String = whole.chars().take(LINE_MAX).collect();
-            if line.len() < whole.len() {
+            // Headers that are no text have numbers drawn by chance in them.
+            if line.len() < whole.len() && !whole.contains(r"\\0\\0") {
                 let fnv = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
                 line += &format!(" ... {:08x}", whole.bytes().fold(0x811c_9dc5, fnv));
             }

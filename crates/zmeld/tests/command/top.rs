@@ -399,11 +399,11 @@ fn every_size_and_every_terminal_is_drawn_on() {
     screen.resize(60, 15);
     let small = screen.until("resized", |rows| rows[14].starts_with("q quit  h help"));
     assert!(
-        small[4].starts_with("pages in ")
-            && small[5].contains("RAM 1.50 GiB of 2.00 GiB, swap 1.00"),
+        small[5].starts_with("pages in ")
+            && small[6].contains("RAM 1.50 GiB of 2.00 GiB, swap 1.00"),
         "{small:#?}"
     );
-    assert!(small[7].starts_with("tier"), "{small:#?}");
+    assert!(small[8].starts_with("tier"), "{small:#?}");
     // Without colour, nothing is bold either; without UTF-8, all is ASCII.
     let plain = [("NO_COLOR", "1"), ("LC_ALL", "POSIX")];
     let mut screen = Screen::open("exec \"$@\"", &plain, &root);
