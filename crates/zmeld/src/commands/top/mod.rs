@@ -24,8 +24,9 @@ use crate::progress;
 use screen::{Look, View};
 
 const EXAMPLES: &str = "\
-Keys: q or Ctrl-C ends, h explains, + and - change how often it looks, space holds
-it; the arrows (or j and k), PgUp, PgDn, Home and End scroll what is below the head.
+Keys: q or Ctrl-C ends, h explains, + and - change how often it looks, space
+holds it; the arrows (or j and k), PgUp, PgDn, Home and End scroll what is below
+the head.
 Where there is no terminal, zmeld status shows the same once.";
 
 #[derive(Args)]
