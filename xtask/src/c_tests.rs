@@ -105,7 +105,7 @@ pub fn of_step(step: &str) -> Result<&'static CTest> {
 }
 
 /// One run's arguments, with a seed of its own each time.
-fn words(run: &str, seed: u64) -> Vec<Vec<String>> {
+pub fn words(run: &str, seed: u64) -> Vec<Vec<String>> {
     let (times, words) = match run.split_once(" x ") {
         Some((times, words)) => (times.trim().parse().unwrap_or(1), words),
         None => (1, run),
@@ -141,18 +141,29 @@ impl CTest {
         scope: TestScope,
         seed: u64,
     ) -> Result<Rest> {
+        let minutes = if scope == TestScope::Long { 360 } else { 15 };
+        let limit = Duration::from_secs(minutes * 60);
+        self.start_runs(log, environment, self.arguments(scope, seed), limit)
+    }
+
+    /// The same with these runs' arguments, each run for so long at most.
+    pub fn start_runs(
+        &self,
+        log: &Log,
+        environment: &CTestEnvironment,
+        runs: Vec<Vec<String>>,
+        limit: Duration,
+    ) -> Result<Rest> {
         let step = self.step_name();
         let before = environment.launch(log, self.flavour)?;
         let compiler = &environment.compiler;
         let program = compiler.program(log, self.flavour, self.name)?;
-        let runs = self.arguments(scope, seed);
-        let minutes = if scope == TestScope::Long { 360 } else { 15 };
         Ok(Box::new(move |log| {
             let mut tally = Tally::default();
             for arguments in runs {
                 let mut command = launched(&before, program.clone());
                 command.args(arguments);
-                let ran = log.run_for(&mut command, Duration::from_secs(minutes * 60))?;
+                let ran = log.run_for(&mut command, limit)?;
                 tally.add(judged(&step, &ran, &command));
                 tally.add_skip_lines(&step, &ran.text);
             }

@@ -38,7 +38,7 @@ use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
-use crate::machine::{self, BootOptions};
+use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::package_tests;
 use crate::process::{reason, Log, Unavailable};
@@ -78,6 +78,9 @@ const SETS_UP_ARM64: &str = "6.1-arm64";
 /// script's; and how many seconds it swaps.
 pub const RACES: &str = "kcsan";
 const RACES_SECONDS: u64 = 1800;
+
+/// The script for hours.
+pub const SOAK: &str = "soak";
 
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
@@ -357,8 +360,12 @@ impl GuestTest {
 
     fn processors(&self, scope: TestScope) -> u32 {
         // With two, this young part of the kernel panics now and then by itself
-        // ("scheduling from the idle thread"); QEMU's guests have two.
-        2 - u32::from(is_newest(self.kernel) && scope != TestScope::Long)
+        // ("scheduling from the idle thread").
+        match is_newest(self.kernel) {
+            true => 2 - u32::from(scope != TestScope::Long),
+            false if self.name == SOAK => 4,
+            false => 2,
+        }
     }
 
     /// Builds what it needs; what is left is to boot it. Each of its checks counts as one
@@ -409,6 +416,9 @@ impl GuestTest {
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
         let step = self.step_name();
         let (output, outcome) = machine::logged(log, kernel, boot)?;
+        if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
+            return Ok(Tally::skip(&step, "the kernel died by itself"));
+        }
         let mut tally = Tally::of_tap(&step, &output);
         for complaint in &outcome.complaints {
             log.note(&format!("the kernel complained: {complaint}"))?;
@@ -522,6 +532,13 @@ impl GuestTest {
     }
 }
 
+/// What user-mode Linux does with two processors now and then, whatever runs in it.
+fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
+    kernel.recipe.kind == Kind::UserMode
+        && outcome.code.is_none()
+        && outcome.messages.contains("scheduling from the idle thread")
+}
+
 /// A program without its debugging information, which a guest has no room for.
 fn stripped(log: &Log, program: &Path) -> Result<PathBuf> {
     let name = program.file_name().unwrap_or_default();
@@ -607,11 +624,22 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
 }
 
 pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
-    let path = TestSubject::Module.folder().join(format!("{RACES}.sh"));
-    let test = GuestTest::read(TestSubject::Module, &path, RACES)?;
+    for_long(log, kernels, (RACES, RACES), seed, RACES_SECONDS)?(log)
+}
+
+/// A script of the module's in a kernel, for so many seconds and the rest of a round.
+pub fn for_long(
+    log: &Log,
+    kernels: &KernelCache,
+    (script, kernel): (&str, &'static str),
+    seed: u64,
+    seconds: u64,
+) -> Result<Rest> {
+    let path = TestSubject::Module.folder().join(format!("{script}.sh"));
+    let test = GuestTest::read(TestSubject::Module, &path, kernel)?;
     let mut test = test.with_context(|| format!("{} says no needs", path.display()))?;
-    test.seconds = Some(RACES_SECONDS);
-    test.start(log, kernels, TestScope::Long, seed)?(log)
+    test.seconds = Some(seconds);
+    test.start(log, kernels, TestScope::Long, seed)
 }
 
 /// Whether a kernel runs all tests where time is long. The others show that nothing

@@ -37,11 +37,13 @@ mod rust_tests;
 mod seeded;
 mod setup;
 mod signing;
+mod soak;
 mod splats;
 mod step;
 mod stock_kernels;
 mod test;
 mod tools;
+mod totals;
 #[path = "../../crates/zmeld-linux/tests/support/turn.rs"]
 mod turn;
 mod vm;
@@ -66,6 +68,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Test(test::Options),
+    Soak(soak::Options),
     #[command(subcommand)]
     Bench(bench::Bench),
     Pages(pages::Options),
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     process::stop_children_when_interrupted();
     let done = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Soak(options) => soak::run(&options),
         Task::Bench(bench) => bench::run(bench),
         Task::Pages(options) => pages::run(&options),
         Task::Train(what) => pages::train(&what),
