@@ -10,10 +10,10 @@ use zmeld_linux::swaps;
 use crate::finding::{Finding, Severity};
 
 /// All that is wrong with a configuration whose values were all understood.
-pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
+pub(super) fn check(config: &Config, places: &Places) -> Found {
     let mut check = Check {
         accept: &config.accept,
-        problems: Vec::new(),
+        found: Found::default(),
     };
     for tier in &config.tiers {
         let key = format!("tier.{}", tier.name);
@@ -27,15 +27,33 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     check.reclaim(config);
     check.guard(config);
     check.metrics(config);
-    for problem in &mut check.problems {
+    let mut found = check.found;
+    for problem in found.of_values.iter_mut().chain(&mut found.of_several) {
         problem.place = read::nearest(places, &problem.about).cloned();
     }
-    check.problems
+    found
+}
+
+/// What is wrong.
+#[derive(Default)]
+pub struct Found {
+    /// Values that are wrong or will disappoint whatever stands beside them.
+    pub of_values: Vec<Finding>,
+    /// What follows from several keys.
+    pub of_several: Vec<Finding>,
+}
+
+impl Found {
+    /// All of it.
+    pub fn all(mut self) -> Vec<Finding> {
+        self.of_values.append(&mut self.of_several);
+        self.of_values
+    }
 }
 
 pub struct Check<'a> {
     accept: &'a [FindingId],
-    problems: Vec<Finding>,
+    found: Found,
 }
 
 impl Check<'_> {
@@ -49,10 +67,20 @@ impl Check<'_> {
         if id.is_some_and(|id| self.accept.contains(&id)) {
             return;
         }
-        self.problems.push(Finding {
+        let found = match id {
+            Some(FindingId::Zvol | FindingId::FileInRam) => &mut self.found.of_values,
+            _ => &mut self.found.of_several,
+        };
+        found.push(Finding {
             id,
             ..Finding::new(severity, key, what)
         });
+    }
+
+    /// A value that is an error whatever stands beside it.
+    pub fn error_of_value(&mut self, key: &str, what: impl Into<String>) {
+        let found = Finding::new(Severity::Critical, key, what);
+        self.found.of_values.push(found);
     }
 
     pub fn error(&mut self, key: &str, what: impl Into<String>) {
@@ -69,10 +97,10 @@ impl Check<'_> {
         if !path.starts_with("/dev") || path == Path::new("/dev") {
             let what =
                 format!("{shown} is not below /dev; for a swap file write file = \"{shown}\"");
-            self.error(key, what);
+            self.error_of_value(key, what);
         } else if is_ram_device(path) {
             let what = format!("{shown} is in RAM itself; name a drive, or use kind = \"zram\"");
-            self.error(key, what);
+            self.error_of_value(key, what);
         } else if path.starts_with("/dev/zvol") || is_zvol(path) {
             let what = format!(
                 "{shown} is a volume of ZFS, which takes memory to write a page: swap on it can \
@@ -231,8 +259,9 @@ impl Check<'_> {
             ),
         ];
         for (name, is_given, tier, unused) in rules {
-            let (key, what) = match tier {
+            let (id, key, what) = match tier {
                 Some(tier) if !is_given && name != "meld" => (
+                    FindingId::NoRule,
                     format!("tier.{tier}.{name}"),
                     format!(
                         "the kernel does not use it by itself; add [watch.{name}] and run \
@@ -240,12 +269,13 @@ impl Check<'_> {
                     ),
                 ),
                 None if is_given => (
+                    FindingId::UnusedRule,
                     format!("watch.{name}"),
                     format!("{unused}, or remove the rule"),
                 ),
                 _ => continue,
             };
-            self.warning(FindingId::UnusedRule, &key, what);
+            self.warning(id, &key, what);
         }
     }
 
@@ -255,7 +285,7 @@ impl Check<'_> {
         };
         if rule.step == Percent::whole(0) {
             let what = "0% reclaims nothing; write more, or enabled = false";
-            self.error("watch.reclaim.step", what);
+            self.error_of_value("watch.reclaim.step", what);
         }
         let both = rule.groups.iter().filter(|it| rule.protect.contains(it));
         for both in both.filter(|it| !it.matches("/")) {
@@ -268,12 +298,12 @@ impl Check<'_> {
         if rule.groups.is_empty() {
             let what = "from no group nothing is reclaimed; write [\"/\"] for all, or enabled = \
                         false";
-            self.error("watch.reclaim.groups", what);
+            self.error_of_value("watch.reclaim.groups", what);
         }
         if rule.protect.iter().any(|pattern| pattern.matches("/")) {
             let what = "\"/\" protects all that there is; name some groups, or write enabled = \
                         false";
-            self.error("watch.reclaim.protect", what);
+            self.error_of_value("watch.reclaim.protect", what);
         }
     }
 
@@ -304,15 +334,15 @@ impl Check<'_> {
                 "{}: memory is gone long before; write 1min at most",
                 rule.grace
             );
-            self.error("watch.guard.grace", what);
+            self.error_of_value("watch.guard.grace", what);
         }
         if rule.protect.iter().any(|pattern| pattern.matches("/")) {
             let what = "\"/\" protects all that there is; name some, or write enabled = false";
-            self.error("watch.guard.protect", what);
+            self.error_of_value("watch.guard.protect", what);
         }
         if rule.on_end.first().is_some_and(|it| !it.starts_with('/')) {
             let what = "the program is written with its path: on_end = [\"/path\", \"argument\"]";
-            self.error("watch.guard.on_end", what);
+            self.error_of_value("watch.guard.on_end", what);
         }
     }
 
@@ -323,7 +353,7 @@ impl Check<'_> {
                 "node_exporter reads files whose names end in .prom only; write {}.prom",
                 path.display()
             );
-            self.error("metrics.textfile", what);
+            self.error_of_value("metrics.textfile", what);
         }
     }
 }

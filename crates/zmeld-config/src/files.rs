@@ -12,8 +12,8 @@ use crate::finding::{ConfigError, FilePosition};
 /// The key of earlyoom's file, `/etc/default/earlyoom`.
 const OF_EARLYOOM: &str = "EARLYOOM_ARGS";
 
-/// Keys that no table of zmeld has, whose they are, and the tool's file.
-const OTHER_TOOLS: [(&[&str], &str, &str); 2] = [
+/// Keys that no table of zmeld has, and whose they are.
+const OTHER_TOOLS: [(&[&str], &str); 2] = [
     (
         &[
             "zram-size",
@@ -24,13 +24,8 @@ const OTHER_TOOLS: [(&[&str], &str, &str); 2] = [
             "host-memory-limit",
         ],
         "zram-generator",
-        "/etc/systemd/zram-generator.conf",
     ),
-    (
-        &["ALGO", "PERCENT", "PRIORITY"],
-        "zram-tools",
-        "/etc/default/zramswap",
-    ),
+    (&["ALGO", "PERCENT", "PRIORITY"], "zram-tools"),
 ];
 
 #[derive(Debug, Clone)]
@@ -87,11 +82,10 @@ impl Source {
                 return Some((at, what));
             }
             let tool = OTHER_TOOLS.iter().find(|(keys, ..)| keys.contains(&key));
-            if let Some((_, tool, path)) = tool.filter(|_| line.contains('=')) {
+            if let Some((_, tool)) = tool.filter(|_| line.contains('=')) {
                 let what = format!(
-                    "{key} is a key of {tool}, whose files zmeld does not read in place of its \
-                     own; zmeld config import prints those of this machine, or below --root DIR \
-                     (DIR{path}), as zmeld.toml"
+                    "{key} is a key of {tool}; zmeld config import {} prints this file as zmeld.toml",
+                    self.path.display()
                 );
                 return Some((at, what));
             }

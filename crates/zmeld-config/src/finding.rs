@@ -248,6 +248,7 @@ catalogue! {
     UnstableName = "unstable-name",
     Hibernation = "hibernation",
     UnusedRule = "unused-rule",
+    NoRule = "no-rule",
     ReadAhead = "read-ahead",
     SecondDevice = "second-device",
     FileInRam = "file-in-ram",

@@ -125,7 +125,7 @@ impl Loaded {
         let config = self.config.completed(found);
         let mut warnings = self.warnings;
         warnings.retain(|warning| warning.id.is_none());
-        warnings.extend(check::check(&config, &self.places));
+        warnings.extend(check::check(&config, &self.places).all());
         Loaded {
             config,
             warnings,
@@ -223,7 +223,7 @@ impl Config {
     /// All that is wrong with a configuration that was put together otherwise:
     /// errors and warnings, without a place.
     pub fn check(&self) -> Vec<Finding> {
-        check::check(self, &read::Places::new())
+        check::check(self, &read::Places::new()).all()
     }
 
     /// Reads a part of another file: its mistakes have no place.
@@ -231,11 +231,7 @@ impl Config {
     /// # Errors
     /// All that is wrong.
     pub fn from_part(text: &str) -> Result<Config, ConfigError> {
-        let read = Self::from_text(Path::new(""), text);
-        read.map(|loaded| loaded.config).map_err(|mut error| {
-            error.problems.iter_mut().for_each(|it| it.place = None);
-            error
-        })
+        without_places(Self::from_text(Path::new(""), text)).map(|loaded| loaded.config)
     }
 
     fn assemble(sources: &[files::Source]) -> Result<Loaded, ConfigError> {
@@ -362,14 +358,21 @@ fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood
     if at_boot && !problems.is_empty() {
         return (Some((config, places)), problems);
     }
-    let mut others = check::check(&config, &places);
+    let mut found = check::check(&config, &places);
     if !problems.is_empty() {
         // What follows from them is nothing new.
         let wrong: Vec<_> = problems.iter().map(|it| tree.part(&it.about)).collect();
         let is_new = |it: &Finding| !wrong.contains(&tree.part(&it.about));
-        others.retain(|it| it.severity == Severity::Critical && is_new(it));
+        let is_left = |it: &Finding| {
+            !problems
+                .iter()
+                .any(|wrong| wrong.about.starts_with(&it.about))
+        };
+        found.of_values.retain(is_left);
+        let of_several = &mut found.of_several;
+        of_several.retain(|it| it.severity == Severity::Critical && is_new(it));
     }
-    problems.extend(others);
+    problems.extend(found.all());
     (Some((config, places)), problems)
 }
 
@@ -399,6 +402,23 @@ pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, Conf
         (Some(value), true) => Ok(value),
         _ => Err(ConfigError { problems }),
     }
+}
+
+/// Reads a table that stands in no file: its mistakes have no place.
+///
+/// # Errors
+/// The first mistake.
+pub fn from_table<T: DeserializeOwned>(table: &toml::Table) -> Result<T, ConfigError> {
+    without_places(from_toml(Path::new(""), &table.to_string()))
+}
+
+/// The same with mistakes that have no place.
+fn without_places<T>(read: Result<T, ConfigError>) -> Result<T, ConfigError> {
+    read.map_err(|mut error| {
+        let problems = error.problems.iter_mut();
+        problems.for_each(|problem| problem.place = None);
+        error
+    })
 }
 
 /// A choice among few, each with its name.
@@ -458,7 +478,8 @@ fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
     let has = |name: &str| names.contains(&name);
     let (is_top, is_tier) = (has("tunables"), has("kind"));
     let did_you_mean = |name: &str| format!("did you mean {name:?}?");
-    match wrong.trim_end_matches(|c: char| c.is_ascii_digit()) {
+    let lower = wrong.to_lowercase();
+    match lower.trim_end_matches(|c: char| c.is_ascii_digit()) {
         kind @ ("zram" | "zmeld" | "zswap" | "disk") if is_top => {
             Some(format!("write [tier.NAME] and kind = \"{kind}\""))
         }
@@ -482,9 +503,28 @@ fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         }
         "path" if has("file") => Some("write file, or device for a partition".to_owned()),
         // zswap calls a codec as the kernel does.
-        "codec" | "compressor" | "comp_algorithm" | "algorithm" if is_tier => {
+        "codec"
+        | "compressor"
+        | "comp_algorithm"
+        | "algorithm"
+        | "algo"
+        | "compression-algorithm"
+            if is_tier =>
+        {
             let names = ["codec", "compressor"].into_iter();
             names.filter(|name| has(name)).map(did_you_mean).next()
+        }
+        "zram-size" | "zram-fraction" | "max-zram-size" | "disksize" | "percent"
+            if is_tier && has("size") =>
+        {
+            Some("write size, with its unit: \"4096MiB\" or \"50%\"".to_owned())
+        }
+        "zram-resident-limit" | "mem_limit" if has("memory_limit") => {
+            Some(did_you_mean("memory_limit"))
+        }
+        "swap-priority" | "pri" if is_tier && has("priority") => Some(did_you_mean("priority")),
+        "writeback-device" | "backing_dev" if has("writeback") && is_tier => {
+            Some("write [tier.NAME.writeback] and its device".to_owned())
         }
         _ => None,
     }

@@ -370,7 +370,7 @@ fn change(node: &mut DeValue<'_>, key: &Key, what: &str) -> Option<bool> {
             is_mended = is_mended.or(change(node.get_mut(), key, what));
             return true;
         }
-        let meant = meaning(node, what);
+        let meant = meaning(&key.path, node, what);
         is_mended = Some(meant.is_some());
         meant.map(|it| *node.get_mut() = it).is_some()
     };
@@ -398,10 +398,10 @@ const NO_SUCH_NAME: &str = "unknown variant";
 const MISSING: &str = "missing field `";
 const NEEDS_NAME: &str = "wanted string or table";
 
-/// The value that is meant: where a list is needed anything else is a list of one (but for a text
-/// with blanks, which may be a command), a misspelt name hides no other mistakes, and where a name
+/// The value that is meant: where a list is needed anything else is a list of one (but for a
+/// command with arguments), a misspelt name hides no other mistakes, and where a name
 /// is needed a number is a name, of which serde then says what names there are.
-fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
+fn meaning<'t>(path: &str, node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
     let text = match node.get_ref() {
         DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => return None,
         DeValue::String(text) => text.to_string(),
@@ -409,7 +409,7 @@ fn meaning<'t>(node: &Node<'t>, what: &str) -> Option<DeValue<'t>> {
     };
     let name = meant(&text, what.split('`').skip(3).step_by(2));
     if what.ends_with(", expected a sequence") {
-        if text.contains(char::is_whitespace) {
+        if path.ends_with(".on_end") && text.contains(char::is_whitespace) {
             return None;
         }
         let item = Spanned::new(node.span(), DeValue::String(text.into()));
@@ -483,6 +483,9 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
         "a boolean" => format!("write true or false{unquoted}"),
         "a sequence" => "write a list in [ ]".to_owned(),
         "f64" => format!("write a number{unquoted}"),
+        "u32" | "u64" | "usize" if is.starts_with("the number -") => {
+            "write a whole number from 0 on".to_owned()
+        }
         "i64" | "u32" | "u64" | "usize" => format!("write a whole number{unquoted}"),
         _ if path == TIERS => "write [tier.NAME] and its keys".to_owned(),
         _ => {

@@ -10,6 +10,9 @@ pub use zmeld_linux::text_form;
 /// Swap page size. Devices are sized in multiples of it.
 const PAGE: u64 = 4096;
 
+/// Numbers without a unit below this are MiB that were meant, as other tools have them.
+const BARE_MIN: u64 = 1 << 20;
+
 /// Advice on a text that is no size.
 const SUCH_AS: &str = r#"write "50%", "4GiB" or "min(50%, 4GiB)""#;
 
@@ -95,7 +98,7 @@ impl FromStr for Size {
 }
 
 impl Size {
-    /// Refuses sizes that hold no page at all.
+    /// Refuses sizes that hold no page at all, and numbers that lack a unit.
     fn checked(self, text: &str) -> Result<Self, String> {
         let nothing = match self {
             Size::Bytes(Bytes(bytes)) => bytes < PAGE,
@@ -103,14 +106,18 @@ impl Size {
                 percent == Percent::whole(0) || at_most.is_some_and(|Bytes(limit)| limit < PAGE)
             }
         };
-        if nothing {
-            let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
-            let what = if is_bare { "a number of bytes, " } else { "" };
-            return Err(format!(
-                "{text:?} is {what}less than a page of 4 KiB; {SUCH_AS}"
-            ));
+        let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
+        match (self, text.parse::<u64>()) {
+            (Size::Bytes(Bytes(0..BARE_MIN)), Ok(number @ 1..)) => Err(format!(
+                "{text:?} is a number of bytes, less than 1 MiB; write \"{number}MiB\", or a \
+                 share as \"50%\""
+            )),
+            _ if nothing && is_bare => Err(format!(
+                "{text:?} is a number of bytes, less than a page of 4 KiB; {SUCH_AS}"
+            )),
+            _ if nothing => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
+            _ => Ok(self),
         }
-        Ok(self)
     }
 }
 
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn texts_come_back() {
-        let texts = "4GiB|1536MiB|4KiB|4097|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097)";
+        let texts = "4GiB|1536MiB|4KiB|1048577|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097)";
         for text in texts.split('|') {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
@@ -174,7 +181,11 @@ mod tests {
         for (texts, said) in [
             (no_size, "is not a size; write \"50%\""),
             ("50 percent|min(50%, half)", "is not a size; write \"50%\""),
-            ("0|50|0.5|4095", "is a number of bytes, less than a page"),
+            ("0|0.5", "is a number of bytes, less than a page"),
+            (
+                "50|4096|1048575",
+                "is a number of bytes, less than 1 MiB; write \"",
+            ),
             ("0%|1KiB", "is less than a page of 4 KiB; write \"50%\""),
             ("4GB|1001%|99999999999T", ""),
         ] {

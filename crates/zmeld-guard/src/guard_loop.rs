@@ -30,8 +30,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
 /// On a large machine a share of memory is a lot: this is little, and this very little.
-const ROOM_BELOW_MAX: u64 = 4 << 30;
-const END_BELOW_MAX: u64 = 1 << 30;
+pub const ROOM_BELOW_MAX: u64 = 4 << 30;
+/// Nothing is ended above this, whatever the share.
+pub const END_BELOW_MAX: u64 = 1 << 30;
 /// Owners are looked at often, and processes listed, where programs can take less than so many times
 /// what the rule calls little.
 const WATCHED_BELOW: u64 = 4;

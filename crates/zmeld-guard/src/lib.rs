@@ -39,7 +39,7 @@ mod plan;
 mod processes;
 mod worker;
 
-pub use guard_loop::{start, GuardLoop};
+pub use guard_loop::{start, GuardLoop, END_BELOW_MAX, ROOM_BELOW_MAX};
 pub use note::Guarded;
 pub use owners::{is_never_ended, outlook, unmatched};
 pub use plan::overview;

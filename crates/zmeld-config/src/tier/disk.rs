@@ -155,7 +155,7 @@ impl DiskSwap {
                      below /etc",
                     key_file.display()
                 );
-                check.error(&format!("{key}.key_file"), what);
+                check.error_of_value(&format!("{key}.key_file"), what);
             }
         }
         if self.hibernation && self.encryption_is_random() {
@@ -176,7 +176,7 @@ fn file(path: &Path, key: &str, check: &mut Check<'_>) {
     let mut no_place = ["/dev", "/proc", "/sys"].iter();
     if no_place.any(|no| path.starts_with(no)) {
         let way_out = format!("for a device write device = \"{shown}\"");
-        check.error(key, format!("{shown} is no place for a file; {way_out}"));
+        check.error_of_value(key, format!("{shown} is no place for a file; {way_out}"));
     } else if in_ram(path) {
         let what = format!(
             "{shown} is often kept in RAM, where a swap file cannot be; put it on a disk, such \

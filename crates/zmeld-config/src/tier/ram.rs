@@ -150,7 +150,7 @@ impl RamDevice {
             let name = &codec.name;
             if self.codec[..at].iter().any(|it| it.name == *name) {
                 let what = format!("{name} is listed twice; the second is never used, remove it");
-                check.error(&format!("{key}.codec[{at}]"), what);
+                check.error_of_value(&format!("{key}.codec[{at}]"), what);
             }
         }
         if let Some(limit) = &self.memory_limit {
@@ -161,7 +161,7 @@ impl RamDevice {
             );
             if is_above_ram {
                 let what = format!("{limit} is more than all of RAM; write at most 100%");
-                check.error(&format!("{key}.memory_limit"), what);
+                check.error_of_value(&format!("{key}.memory_limit"), what);
             }
         }
         if self.driver == RamDriver::Zram {
@@ -181,7 +181,7 @@ impl RamDevice {
             if kind == EncryptionKind::Luks {
                 let what = "what is written back is lost with RAM, so a key that lasts protects \
                             nothing more; write \"random\"";
-                check.error(&format!("{key}.encryption"), what);
+                check.error_of_value(&format!("{key}.encryption"), what);
             } else {
                 check.encryption(&key, kind, None, &writeback.cipher, writeback.key_size);
             }
@@ -204,7 +204,7 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
             "a device takes 3 more codecs, not {}; remove some",
             list.len()
         );
-        check.error(&key, what);
+        check.error_of_value(&key, what);
         return;
     }
     for (at, codec) in list.iter().enumerate() {
@@ -217,7 +217,7 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
             );
         }
         if list[..at].contains(codec) {
-            check.error(&key, format!("{codec} is listed twice"));
+            check.error_of_value(&key, format!("{codec} is listed twice"));
         }
     }
 }

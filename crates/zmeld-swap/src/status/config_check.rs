@@ -11,11 +11,14 @@ use crate::watch::reclaim;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::{Config, Finding, FindingId, GroupPattern, ReclaimRule, Severity};
+use zmeld_config::{
+    Config, Finding, FindingId, GroupPattern, GuardRule, Percent, ReclaimRule, Severity,
+};
 use zmeld_guard as guard;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
+use zmeld_report::units::bytes;
 
 /// Refusals and warnings of `zmeld up` on that machine, beside those that the configuration shows
 /// by itself. Checks that need root are left out.
@@ -55,7 +58,42 @@ pub fn config_check(
     }
     problems.extend(late(host, config));
     problems.extend(of_rules(host, config));
+    problems.extend(out_of_reach(machine, config));
     problems
+}
+
+/// Shares of the guard's rule that come to more on this machine than it ever goes by.
+fn out_of_reach(machine: &Machine, config: &Config) -> Vec<Finding> {
+    let Some(rule) = &config.watch.guard else {
+        return Vec::new();
+    };
+    let usual = GuardRule::default();
+    let shares = [
+        (
+            "end_below",
+            rule.end_below,
+            usual.end_below,
+            guard::END_BELOW_MAX,
+        ),
+        (
+            "room_below",
+            rule.room_below,
+            usual.room_below,
+            guard::ROOM_BELOW_MAX,
+        ),
+    ];
+    let found = shares
+        .into_iter()
+        .filter(|(_, share, usual, most)| share != usual && share.of(machine.ram_bytes) > *most);
+    let notice = |(key, share, _, most): (&str, Percent, _, u64)| {
+        let what = format!(
+            "{share} of this machine's RAM is {}, and the guard goes by {} at most",
+            bytes(share.of(machine.ram_bytes)),
+            bytes(most)
+        );
+        Finding::new(Severity::Notice, &format!("watch.guard.{key}"), what)
+    };
+    found.map(notice).collect()
 }
 
 /// Tiers that the boot does not wait for, though it is to: a file of theirs is not there yet.

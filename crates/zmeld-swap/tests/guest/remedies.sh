@@ -543,7 +543,7 @@ row incompressible "zram of another with a backing device"
 clean
 losetup -d "$loop"
 zram_of_disk 0
-row unused-rule "zram of another with a backing device, and no rule"
+row no-rule "zram of another with a backing device, and no rule"
 clean
 losetup -d "$loop"
 

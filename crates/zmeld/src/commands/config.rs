@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, ensure};
+use anyhow::{bail, ensure, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_config::advice::machine::Machine;
@@ -12,7 +12,7 @@ use zmeld_linux::file;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_report::text::inert;
-use zmeld_swap::migrate::import::import;
+use zmeld_swap::migrate::import::{import, import_file};
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::Error;
@@ -27,6 +27,7 @@ Examples:
   zmeld config check swap.toml     of one file
   zmeld config show                all files as one, as zmeld understands them
   zmeld config import              what other tools and fstab set up
+  zmeld config import ~/zram-generator.conf
 
 docs/keys.md has every key.";
 
@@ -93,6 +94,11 @@ pub struct ShowArgs {
 
 #[derive(Args)]
 pub struct ImportArgs {
+    /// This file of another tool alone, such as zram-generator.conf, zramswap or fstab
+    /// [default: all of this machine's]
+    #[arg(value_name = "FILE", conflicts_with = "root")]
+    pub file: Option<PathBuf>,
+
     /// Read the files below this directory, such as DIR/etc/systemd/zram-generator.conf
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
@@ -125,6 +131,7 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         .map(|file| inert(&file.to_string_lossy()).into_owned())
         .collect();
     let count = loaded.config.tiers.len();
+    let is_empty = loaded.config == Config::default();
     let (findings, how) = look(&Host::at(&args.root), loaded)?;
     findings.iter().for_each(tell);
     if files.is_empty() {
@@ -140,13 +147,14 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     };
     let found = match refused {
         0 => format!("no mistake, {said_of_warnings}"),
-        count => format!("{said_of_warnings}, {count} more that zmeld up refuses here"),
+        count => format!("{said_of_warnings}, {count} refused here by zmeld up"),
     };
     let s = if count == 1 { "" } else { "s" };
-    output::print(&format!(
-        "{}: {count} tier{s}, {found}{how}\n",
-        files.join(", ")
-    ))?;
+    let said = match is_empty && findings.is_empty() {
+        true => "nothing is asked for".to_owned(),
+        false => format!("{count} tier{s}, {found}"),
+    };
+    output::print(&format!("{}: {said}{how}\n", files.join(", ")))?;
     Ok(match warnings + refused {
         0 => Outcome::Done,
         _ => Outcome::Missed,
@@ -164,11 +172,11 @@ fn unchecked(problems: &[Finding]) -> String {
         _ => ("s", "they are mended"),
     };
     let hidden = match mistakes.iter().any(|it| it.about.is_empty()) {
-        true => "other keys and warnings",
-        false => "warnings",
+        true => "other keys and warnings are",
+        false => "what several keys, or this machine, make of it is",
     };
     let count = mistakes.len();
-    format!("{count} mistake{s}; {hidden} are checked once {once}\n")
+    format!("{count} mistake{s}; {hidden} checked once {once}\n")
 }
 
 fn tell(found: &Finding) {
@@ -277,7 +285,16 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
 fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     let root = &args.root;
     ensure!(root.is_dir(), "{}: no such folder", root.display());
-    let imported = import(root, ram_bytes(root)?)?;
+    let imported = match &args.file {
+        Some(file) => import_file(file, ram_bytes(root)?)?.with_context(|| {
+            format!(
+                "{}: no file of zram-generator, zram-tools or rpi-swap, and no fstab; --root DIR \
+                 reads all files of another machine",
+                file.display()
+            )
+        })?,
+        None => import(root, ram_bytes(root)?)?,
+    };
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }
@@ -292,7 +309,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     }
     if args.root != Path::new("/") && !args.root.join("proc/meminfo").exists() {
         output::say(format_args!(
-            "{} has no proc/meminfo: what depends on RAM is for this machine's",
+            "{} has no proc/meminfo: sizes that depend on RAM are for the RAM of this machine",
             args.root.display()
         ));
     }

@@ -13,6 +13,7 @@
 //! Nothing is dropped in silence: each tier's comment says where it came from,
 //! and what has no counterpart is listed.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,62 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
         imported.comments.insert(String::new(), imported.head());
     }
     Ok(imported)
+}
+
+/// Reads one file of another tool, wherever it lies, as if it stood alone on a machine with
+/// `ram_bytes` of RAM. None where it is of no tool that is known here.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn import_file(file: &Path, ram_bytes: u64) -> Result<Option<Imported>, HostError> {
+    let failed = |doing| move |cause| HostError::io(doing, file, cause);
+    let text = fs::read(file).map_err(failed("read"))?;
+    let text = String::from_utf8_lossy(&text);
+    let Some(place) = place_of(file, &text) else {
+        return Ok(None);
+    };
+    let root = tempfile::tempdir().map_err(failed("copy"))?;
+    let copy = root.path().join(place);
+    let folder = copy.parent().unwrap_or(root.path());
+    let copied = fs::create_dir_all(folder).and_then(|()| fs::write(&copy, &*text));
+    copied.map_err(failed("copy"))?;
+    let mut imported = import(root.path(), ram_bytes)?;
+    let (there, here) = (format!("/{place}"), file.display().to_string());
+    let head = (format!(" from {there}"), format!(" from {here}"));
+    for (key, comment) in &mut imported.comments {
+        // Its head has commands for the machine of the file, too.
+        let (there, here) = match key.is_empty() {
+            true => (&head.0, &head.1),
+            false => (&there, &here),
+        };
+        *comment = comment.replace(there, here);
+    }
+    for left in &mut imported.left {
+        *left = left.replace(&there, &here);
+    }
+    Ok(Some(imported))
+}
+
+/// Where its tool has such a file, by its name or else by its lines.
+fn place_of(file: &Path, text: &str) -> Option<&'static str> {
+    const ZRAM_GENERATOR: &str = "etc/systemd/zram-generator.conf";
+    const ZRAM_TOOLS: &str = "etc/default/zramswap";
+    const RPI_SWAP: &str = "etc/rpi/swap.conf";
+    const FSTAB: &str = "etc/fstab";
+    let name = file.file_name()?.to_str()?;
+    let mut places = [ZRAM_GENERATOR, ZRAM_TOOLS, RPI_SWAP, FSTAB].into_iter();
+    let named = places.find(|place| Path::new(place).ends_with(name));
+    let mut lines = text.lines().map(str::trim);
+    let place = |line: &str| match line.split_once(['=', ']']).unwrap_or((line, "")).0 {
+        "[Main" | "[File" => Some(RPI_SWAP),
+        key if key.starts_with("[zram") => Some(ZRAM_GENERATOR),
+        "ALGO" | "PERCENT" | "SIZE" | "PRIORITY" => Some(ZRAM_TOOLS),
+        _ if line.split_whitespace().nth(2) == Some("swap") && !line.starts_with('#') => {
+            Some(FSTAB)
+        }
+        _ => None,
+    };
+    named.or_else(|| lines.find_map(place))
 }
 
 /// A boot-time swap tool.

@@ -157,7 +157,8 @@ rules! {
     DiscardBlocked, Warning, All upkeep::discard_blocked;
     NoWatch, Warning, All upkeep::no_watch;
     MountedWithoutDiscard, Notice, Device upkeep::mounted_without_discard;
-    UnusedRule, Notice, All upkeep::nothing_fires;
+    NoRule, Notice, All upkeep::no_rule;
+    UnusedRule, Notice, All upkeep::unused_rule;
     TwoGuards, Notice, All upkeep::two_guards;
     TwoReclaimers, Notice, All upkeep::two_reclaimers;
     UnusedZswap, Notice, One combination::unused_zswap;

@@ -181,35 +181,27 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
 }
 
 /// Writeback and recompression only happen when somebody asks, each time.
-pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
-    let mut found = guarded_in_vain(view);
+pub(super) fn no_rule(view: &View) -> Vec<Finding> {
+    let mut found = Vec::new();
     for device in view.now.devices.iter().filter(|device| device.initialised) {
-        let name = &device.name;
         let stored = bytes(device.held.unwrap_or_default().stored_bytes);
-        let backed = device.backed.unwrap_or_default();
-        let mut add = |what: &str, why: String, way_out: String| {
-            found.push(Finding::of_machine(name, what, why, way_out));
+        let mut add = |rule: &str, what: &str, why: String| {
+            let file = view.asked().file();
+            let run = match view.now.facts.services {
+                Services::Systemd => "systemctl enable --now zmeld-watch",
+                _ => "have zmeld watch started at each boot",
+            };
+            let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
+            found.push(Finding::of_machine(&device.name, what, why, remedy));
         };
-        let file = view.asked().file();
-        let rule = |name: &str| format!("[watch.{name}] in {file}, and zmeld watch as a service");
-        if let Some(backing) = &device.backing {
-            if backed.written_bytes == 0 && view.wanted.watch.writeback.is_none() {
-                add(
-                    "it has a backing device, and nothing writes pages back to it",
-                    format!("backing_dev {backing}; nothing written, {stored} stored"),
-                    rule("writeback"),
-                );
-            }
-            if device.writeback_limit_bytes == Some(0) {
-                add(
-                    "its writeback limit is used up: nothing is written back any more",
-                    format!(
-                        "writeback_limit 0; {} are on {backing}, {stored} are stored",
-                        bytes(backed.held_bytes)
-                    ),
-                    format!("echo PAGES > /sys/block/{name}/writeback_limit (units of 4 KiB)"),
-                );
-            }
+        let written = device.backed.unwrap_or_default().written_bytes;
+        let backing = device.backing.iter();
+        for backing in backing.filter(|_| written == 0 && view.wanted.watch.writeback.is_none()) {
+            add(
+                "writeback",
+                "it has a backing device, and nothing writes pages back to it",
+                format!("backing_dev {backing}; nothing written, {stored} stored"),
+            );
         }
         if !device.recompression.is_empty() && view.wanted.watch.recompress.is_none() {
             let codecs = device.recompression.iter();
@@ -217,12 +209,38 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
                 .map(|(at, codec)| format!("{codec} ({at})"))
                 .collect();
             add(
+                "recompress",
                 "it has a codec for recompression, but no rule uses it",
                 format!("recomp_algorithm {}; {stored} stored", codecs.join(", ")),
-                rule("recompress"),
             );
         }
     }
+    found
+}
+
+/// Rules with nothing to do: a writeback limit that is used up, and a guard with nothing to end.
+pub(super) fn unused_rule(view: &View) -> Vec<Finding> {
+    let used_up = |device: &Device| {
+        let backing = device.backing.as_ref()?;
+        let is_used_up = device.initialised && device.writeback_limit_bytes == Some(0);
+        is_used_up.then(|| {
+            Finding::of_machine(
+                &device.name,
+                "its writeback limit is used up: nothing is written back any more",
+                format!(
+                    "writeback_limit 0; {} are on {backing}, {} are stored",
+                    bytes(device.backed.unwrap_or_default().held_bytes),
+                    bytes(device.held.unwrap_or_default().stored_bytes)
+                ),
+                format!(
+                    "echo PAGES > /sys/block/{}/writeback_limit (units of 4 KiB)",
+                    device.name
+                ),
+            )
+        })
+    };
+    let mut found = guarded_in_vain(view);
+    found.extend(view.now.devices.iter().filter_map(used_up));
     found
 }
 
