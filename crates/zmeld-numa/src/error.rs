@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use zmeld_config::ConfigError;
 use zmeld_linux::FileError;
 
 /// Why a simulation cannot be made. Messages name the file, and the line and column where they are known.
@@ -10,6 +11,9 @@ pub enum Error {
     /// A scenario, a machine or a policy that cannot be.
     #[error("{0}")]
     Wrong(String),
+    /// A key or value that is none.
+    #[error(transparent)]
+    Mistake(#[from] ConfigError),
     /// A file that cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),

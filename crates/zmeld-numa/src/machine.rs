@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use zmeld_config::{choices, ConfigError};
 use zmeld_linux::FileError;
 use zmeld_report::units::plural;
 
@@ -56,12 +57,10 @@ impl Default for MemoryCosts {
 
 impl MemoryCosts {
     /// The same with some values changed, by name.
-    pub fn changed(&self, changes: &toml::Table) -> Result<Self, String> {
-        let mut table = toml::Table::try_from(self).map_err(|error| error.to_string())?;
+    pub fn changed(&self, changes: &toml::Table) -> Result<Self, ConfigError> {
+        let mut table = toml::Table::try_from(self).unwrap_or_default();
         table.extend(changes.clone());
-        table
-            .try_into()
-            .map_err(|error: toml::de::Error| error.message().to_owned())
+        zmeld_config::from_table(&table)
     }
 }
 
@@ -205,10 +204,12 @@ impl NumaMachine {
         if name == "host" {
             return Self::from_sysfs(Path::new("/sys/devices/system/node"));
         }
-        let presets: Vec<String> = presets().into_iter().map(|it| it.name).collect();
+        let presets = presets();
+        let names = presets.iter().map(|preset| preset.name.as_str());
+        let names: Vec<&str> = names.chain(["host"]).collect();
         Err(Error::Wrong(format!(
-            "no machine is called {name:?}; presets: {}; or `host`; a scenario gives any other (machine.slit)",
-            presets.join(", ")
+            "no machine is called {name:?} (machine.slit in a scenario gives one of your own); {}",
+            choices(name, &names)
         )))
     }
 

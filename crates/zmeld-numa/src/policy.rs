@@ -157,8 +157,8 @@ impl FromStr for PolicyName {
         let mut known = ALL.iter().map(|about| about.name);
         known.find(|known| known.as_str() == name).ok_or_else(|| {
             let known: Vec<&str> = ALL.iter().map(|about| about.name.as_str()).collect();
-            let known = known.join(", ");
-            Error::Wrong(format!("no policy is called {name:?}; there are: {known}"))
+            let choices = zmeld_config::choices(name, &known);
+            Error::Wrong(format!("no policy is called {name:?}; {choices}"))
         })
     }
 }

@@ -46,6 +46,10 @@ pub struct FreeParameter {
 /// take memory and change nothing that an interval shows.
 pub const REPLICATIONS_MAX: u64 = 100_000;
 
+/// Processes for each processor, where a scenario does not say how many: as crowded as the study's
+/// machine, so that some are moved.
+const PROCESSES_EACH: usize = 6;
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ScenarioSpec {
@@ -89,6 +93,7 @@ impl Default for ScenarioSpec {
 pub struct Scenario {
     pub name: String,
     pub seed: u64,
+    /// One where nothing is random.
     pub replications: u64,
     /// Policies to be compared, the base first.
     pub policies: Vec<PolicyName>,
@@ -104,6 +109,7 @@ pub struct ScenarioText {
     file: String,
     text: String,
     table: toml::Table,
+    spec: ScenarioSpec,
 }
 
 impl ScenarioText {
@@ -115,9 +121,18 @@ impl ScenarioText {
     }
 
     /// Takes a text; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// The first key or value that is none, by file, line and column.
     pub fn new(text: String, file: String) -> Result<Self, Error> {
-        let table = toml::from_str(&text).map_err(|error| syntax(&text, &file, &error))?;
-        Ok(Self { file, text, table })
+        let table = zmeld_config::from_toml(Path::new(&file), &text)?;
+        let spec = zmeld_config::from_toml(Path::new(&file), &text)?;
+        Ok(Self {
+            file,
+            text,
+            table,
+            spec,
+        })
     }
 
     /// The scenario as it stands.
@@ -125,10 +140,7 @@ impl ScenarioText {
     /// # Errors
     /// The first thing that is wrong, by file, line and column.
     pub fn scenario(&self) -> Result<Scenario, Error> {
-        // Read from the text, so that errors have places.
-        let spec: ScenarioSpec =
-            toml::from_str(&self.text).map_err(|error| syntax(&self.text, &self.file, &error))?;
-        self.check(spec)
+        self.check(self.spec.clone(), &self.table)
     }
 
     /// The scenario with some values set, by dotted path.
@@ -140,32 +152,28 @@ impl ScenarioText {
         for (path, value) in settings {
             set(&mut table, path, value.clone())?;
         }
-        let spec = ScenarioSpec::deserialize(toml::Value::Table(table)).map_err(|error| {
-            let named = settings.iter();
-            let named = named.map(|(path, value)| format!("{path} = {value}"));
-            let with = named.collect::<Vec<_>>().join(", ");
-            let why = in_words(error.message());
-            Error::Wrong(format!("{}: with {with}: {why}", self.file))
-        })?;
-        self.check(spec)
+        self.check(zmeld_config::from_table(&table)?, &table)
     }
 
-    /// An error in a key, and the key's place.
+    /// An error in a key, and the key's place if it is in the text.
     fn wrong(&self, table: &str, (key, why): (&str, String)) -> Error {
-        let (line, column) = place_of(&self.text, table, key);
         let under = if table.is_empty() {
             String::new()
         } else {
             format!("{table}: ")
         };
-        let file = &self.file;
-        Error::Wrong(format!(
-            "{file}: line {line}, column {column}: {under}{why}"
-        ))
+        Error::Wrong(match place_of(&self.text, table, key) {
+            Some((line, column)) => format!("{}:{line}:{column}: {under}{why}", self.file),
+            None => format!("{under}{why}"),
+        })
     }
 
-    fn check(&self, spec: ScenarioSpec) -> Result<Scenario, Error> {
+    fn check(&self, mut spec: ScenarioSpec, table: &toml::Table) -> Result<Scenario, Error> {
         let machine = self.machine(&spec.machine)?;
+        let workload = table.get("workload").and_then(toml::Value::as_table);
+        if workload.is_none_or(|workload| !workload.contains_key("processes")) {
+            spec.workload.processes = PROCESSES_EACH * machine.processors_total();
+        }
         let checked = spec.scheduler.check();
         checked.map_err(|wrong| self.wrong("scheduler", wrong))?;
         let checked = spec.workload.check(&machine);
@@ -191,7 +199,10 @@ impl ScenarioText {
                 false => spec.name,
             },
             seed: spec.seed,
-            replications: spec.replications,
+            replications: match spec.workload.is_random() {
+                true => spec.replications,
+                false => 1,
+            },
             policies: spec.policies,
             case: SimulationCase {
                 machine,
@@ -208,10 +219,9 @@ impl ScenarioText {
             Error::Wrong(why) => Error::Wrong(format!("{}: {why}", self.file)),
             error => error,
         };
-        let (line, _) = place_of(&self.text, "machine", "slit");
         let mut machine = match (&spec.from, &spec.slit) {
             (None, Some(_)) => NumaMachine {
-                name: format!("machine (line {line})"),
+                name: "machine.slit".into(),
                 about: "given by the scenario".into(),
                 slit: Vec::new(),
                 node_numbers: vec![],
@@ -245,7 +255,10 @@ impl ScenarioText {
             machine.memory_pages = memory.iter().map(pages).collect();
         }
         let costs = machine.costs.changed(&spec.costs);
-        machine.costs = costs.map_err(|why| self.wrong("machine.costs", ("", why)))?;
+        machine.costs = costs.map_err(|error| {
+            let key = error.problems.first().map_or("", |problem| &problem.about);
+            self.wrong("machine.costs", (key, error.to_string()))
+        })?;
         let machine = machine.check().map_err(failed)?;
         machine.check_reachable().map_err(failed)?;
         Ok(machine)
@@ -275,25 +288,6 @@ fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), Er
     Ok(())
 }
 
-fn syntax(text: &str, file: &str, error: &toml::de::Error) -> Error {
-    let at = error.span().map_or(0, |span| span.start.min(text.len()));
-    let (line, column) = line_and_column(text, at);
-    let why = in_words(error.message());
-    Error::Wrong(format!("{file}: line {line}, column {column}: {why}"))
-}
-
-/// serde's message without the names of Rust's types.
-fn in_words(message: &str) -> String {
-    ["usize", "u64", "u32"]
-        .iter()
-        .fold(message.to_owned(), |message, name| {
-            message.replace(
-                &format!("expected {name}"),
-                "expected a whole number from 0 on",
-            )
-        })
-}
-
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..at];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -303,20 +297,18 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     )
 }
 
-/// Line and column of a key's value; of its table where the key is not given; 1, 1 where neither is.
-fn place_of(text: &str, table: &str, key: &str) -> (usize, usize) {
-    let Ok(root) = toml::de::DeTable::parse(text) else {
-        return (1, 1);
-    };
+/// Line and column of a key's value; of its table where the key is not given. None where neither is.
+fn place_of(text: &str, table: &str, key: &str) -> Option<(usize, usize)> {
+    let root = toml::de::DeTable::parse(text).ok()?;
     let mut here = Some(root.get_ref());
-    let mut at = 0;
+    let mut at = None;
     let tables = table.split('.').filter(|name| !name.is_empty());
     for name in tables.chain([key]) {
         let Some(next) = here.and_then(|table| table.get(name)) else {
             break;
         };
-        at = next.span().start;
+        at = Some(next.span().start);
         here = next.get_ref().as_table();
     }
-    line_and_column(text, at)
+    at.map(|at| line_and_column(text, at))
 }

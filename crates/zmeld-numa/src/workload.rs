@@ -23,7 +23,10 @@ use crate::time::{from_ms, from_ns, SECOND};
 
 /// A quantity that differs from process to process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "write a number, or as { mean = 500, shape = \"exponential\" }"
+)]
 pub enum Quantity {
     /// The same for all.
     Same(f64),
@@ -67,6 +70,11 @@ impl Quantity {
             Self::Same(value) => *value,
             Self::Distribution(drawn) => drawn.mean,
         }
+    }
+
+    /// Whether processes differ in it by chance.
+    pub fn is_random(&self) -> bool {
+        matches!(self, Self::Distribution(_))
     }
 
     fn check(&self, key: &'static str) -> Result<(), (&'static str, String)> {
@@ -156,7 +164,7 @@ const PROCESSES_MAX: usize = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
-    /// How many.
+    /// How many; where a scenario does not say, six for each processor.
     pub processes: usize,
     /// Run time with all memory local, in milliseconds.
     pub run_time_ms: Quantity,
@@ -291,6 +299,14 @@ impl Workload {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether replications differ.
+    pub fn is_random(&self) -> bool {
+        self.run_time_ms.is_random()
+            || self.size_kb.is_random()
+            || matches!(self.arrivals, Arrivals::Poisson { .. })
+            || self.start == StartNode::Random
     }
 
     /// Draws the processes of one replication. The same seed and replication give the same processes, whatever the

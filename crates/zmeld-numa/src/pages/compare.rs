@@ -23,8 +23,8 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let is_still = scenario.policies.iter().all(|&policy| moves(policy) == 0.0);
     let suits = match is_still && gains[1..].iter().all(|(_, gain)| gain.value == 0.0) {
         true => nothing_moved(scenario),
-        false => which_suits(base, &gains, scenario.replications, |one, other| {
-            runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
+        false => which_suits(base, &gains, samples(scenario), |one, other| {
+            runs.gain(one, other).unwrap_or(UNKNOWN)
         }),
     };
     let precision = precision(&gains[1..], scenario.replications);
@@ -48,12 +48,52 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
 fn nothing_moved(scenario: &Scenario) -> String {
     let case = &scenario.case;
     let (processes, processors) = (case.workload.processes, case.machine.processors_total());
+    let run_time = &case.workload.run_time_ms;
+    let more = format!("--set workload.processes={}", 4 * processors.max(processes));
+    let unequal = format!(
+        "--set 'workload.run_time_ms={{mean={},shape=\"exponential\"}}'",
+        run_time.mean()
+    );
+    let (all, which, settings) = match (run_time.is_random(), processes > processors) {
+        (true, _) => ("", "With more processes", more),
+        (false, true) => (
+            " that all run equally long",
+            "With unequal run times",
+            unequal,
+        ),
+        (false, false) => (
+            " that all run equally long",
+            "With more processes and unequal run times",
+            format!("{more} {unequal}"),
+        ),
+    };
     format!(
-        "Every policy comes out the same: with {processes} processes on {processors} processors \
-         no process was moved to another node, and so no page was. With more processes some are \
-         (--set workload.processes={}).",
-        4 * processors.max(processes)
+        "Every policy comes out the same: with {processes} processes{all} on {processors} \
+         processors no process was moved to another node, and so no page was. {which} some are \
+         ({settings})."
     )
+}
+
+/// What a comparison rests on.
+#[derive(Clone, Copy, PartialEq)]
+enum Samples {
+    /// Nothing is random.
+    Exact,
+    /// One of many possible runs.
+    Single,
+    /// Replications.
+    Several,
+}
+
+fn samples(scenario: &Scenario) -> Samples {
+    match (
+        scenario.case.workload.is_random(),
+        scenario.replications > 1,
+    ) {
+        (false, _) => Samples::Exact,
+        (true, false) => Samples::Single,
+        (true, true) => Samples::Several,
+    }
 }
 
 /// Each policy's saving, with its interval.
@@ -69,7 +109,7 @@ fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
 fn precision(gains: &[(PolicyName, Interval)], replications: u64) -> String {
     let widths = gains.iter().map(|(_, gain)| gain.half_width);
     let widest = widths.fold(0.0, f64::max);
-    let Some(times) = narrower(replications).filter(|_| widest > 0.0) else {
+    let Some(times) = narrower(replications).filter(|_| widest > TIE) else {
         return String::new();
     };
     format!(
@@ -125,46 +165,63 @@ fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
     )
 }
 
-/// Which policy suits best, as far as the replications tell: the one whose interval lies above all others', and
-/// which is faster than each of them pair by pair.
+/// Policies less than this share of total time apart tie.
+const TIE: f64 = 0.001;
+
+/// Which policy suits best, as far as the runs tell: the one whose interval lies above all others', and which is
+/// faster than each of them pair by pair. `gain_over` gives the saving of one policy over another.
 fn which_suits(
     base: PolicyName,
     gains: &[(PolicyName, Interval)],
-    replications: u64,
-    is_faster: impl Fn(PolicyName, PolicyName) -> bool,
+    samples: Samples,
+    gain_over: impl Fn(PolicyName, PolicyName) -> Interval,
 ) -> String {
     let percent = |gain: &Interval| zmeld_report::units::percent(gain.value);
     let mut ranked: Vec<&(PolicyName, Interval)> = gains
         .iter()
-        .filter(|(policy, gain)| *policy != base && gain.value > 0.0)
+        .filter(|(policy, gain)| *policy != base && gain.value > TIE)
         .collect();
     ranked.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
-    if replications < 2 {
-        let least = ranked.first().map_or(base, |(policy, _)| *policy);
-        return format!(
-            "With a single replication chance cannot be told from the policy; {least} took least time in it. Give \
-             --replications."
-        );
-    }
-    ranked.retain(|(_, gain)| gain.low() > 0.0);
-    let Some((best, gain)) = ranked.first().copied() else {
-        return format!("No policy is faster than {base} here, beyond what chance explains.");
+    let (ground, chance) = match samples {
+        Samples::Exact => ("Nothing is random in this load: one run tells all. ", ""),
+        Samples::Several => ("", ", beyond what chance explains"),
+        Samples::Single => {
+            let least = ranked.first().map_or(base, |(policy, _)| *policy);
+            return format!(
+                "With a single replication chance cannot be told from the policy; {least} took least time in it. \
+                 Give --replications."
+            );
+        }
     };
-    let mut near: Vec<&str> = ranked[1..]
+    ranked.retain(|(_, gain)| gain.low() > TIE);
+    let Some((best, gain)) = ranked.first().copied() else {
+        return format!("{ground}No policy is faster than {base} here{chance}.");
+    };
+    let saves = percent(gain);
+    let near: Vec<PolicyName> = ranked[1..]
         .iter()
-        .filter(|(policy, other)| other.high() >= gain.low() || !is_faster(*best, *policy))
-        .map(|(policy, _)| policy.as_str())
+        .filter(|(policy, other)| {
+            other.high() >= gain.low() || gain_over(*best, *policy).low() <= TIE
+        })
+        .map(|(policy, _)| *policy)
         .collect();
-    if near.is_empty() {
-        return format!("{best} suits best: it saves {} over {base}.", percent(gain));
+    let Some((last, between)) = near.split_last() else {
+        return format!("{ground}{best} suits best: it saves {saves} over {base}.");
+    };
+    let between: String = between.iter().map(|policy| format!(", {policy}")).collect();
+    let is_tied = |policy: &PolicyName| {
+        let gain = gain_over(*best, *policy);
+        gain.low() >= -TIE && gain.high() <= TIE
+    };
+    match near.iter().all(is_tied) {
+        true => {
+            format!("{ground}{best}{between} and {last} tie: each saves {saves} over {base}.")
+        }
+        false => format!(
+            "{best}{between} and {last} are faster than {base}, and which of them is best cannot be told: their \
+             intervals overlap ({best} saves {saves})."
+        ),
     }
-    let last = near.pop().unwrap_or_default();
-    let others: String = near.iter().map(|it| format!(", {it}")).collect();
-    format!(
-        "{best}{others} and {last} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
-         saves {}).",
-        percent(gain)
-    )
 }
 
 #[cfg(test)]
@@ -175,11 +232,30 @@ mod tests {
 
     #[test]
     fn it_is_said_why_policies_come_out_the_same() {
-        for (processes, words) in [
-            (16, "16 processes on 64 processors no process was moved"),
-            (256, "faster than linux"),
+        let equal = "run_time_ms = 1000\nprocesses = ";
+        for (load, words) in [
+            (
+                "processes = 16",
+                "16 processes on 64 processors no process was moved",
+            ),
+            ("processes = 256", "faster than linux"),
+            ("", "384 processes of 50 KB"),
+            (
+                &*format!("{equal}16"),
+                "With more processes and unequal run times some are (--set workload.processes=256 \
+                 --set 'workload.run_time_ms={mean=1000,shape=\"exponential\"}').",
+            ),
+            (
+                &*format!("{equal}256"),
+                "256 processes that all run equally long on 64",
+            ),
+            (
+                &*format!("{equal}90"),
+                "one run tells all. on-demand and full tie: each saves 8.1 % over linux.",
+            ),
         ] {
-            let text = format!("replications = 3\n[machine]\nfrom = \"two-socket\"\n[workload]\nprocesses = {processes}\n");
+            let text =
+                format!("replications = 3\n[machine]\nfrom = \"two-socket\"\n[workload]\n{load}\n");
             let scenario = ScenarioText::new(text, "a test".into()).unwrap();
             let scenario = scenario.scenario().unwrap();
             let (case, policies) = (&scenario.case, &scenario.policies);
@@ -201,29 +277,37 @@ mod tests {
                 (OnDemand, of(on_demand)),
             ]
         };
-        let said = |gains: &[(PolicyName, Interval)], faster: bool, replications: u64| {
-            which_suits(Linux, gains, replications, |_, _| faster)
+        let said = |gains: &[(PolicyName, Interval)], apart: (f64, f64), samples: Samples| {
+            let (value, half_width) = apart;
+            which_suits(Linux, gains, samples, |_, _| Interval { value, half_width })
         };
         let apart = gains((0.05, 0.01), (0.20, 0.02));
+        let (faster, open, tied) = ((0.15, 0.02), (0.01, 0.03), (0.0, 0.0005));
         assert_eq!(
-            said(&apart, true, 30),
+            said(&apart, faster, Samples::Several),
             "on-demand suits best: it saves 20.0 % over linux."
         );
-        for (gains, faster) in [(gains((0.17, 0.02), (0.20, 0.02)), true), (apart, false)] {
-            let text = said(&gains, faster, 30);
+        let near = gains((0.17, 0.02), (0.20, 0.02));
+        for (gains, pair) in [(&near, faster), (&apart, open)] {
+            let text = said(gains, pair, Samples::Several);
             assert!(
                 text.contains("cannot be told") && !text.contains("suits best"),
                 "{text}"
             );
         }
+        assert_eq!(
+            said(&near, tied, Samples::Several),
+            "on-demand and full tie: each saves 20.0 % over linux."
+        );
         let none = gains((0.01, 0.02), (-0.2, 0.02));
-        assert!(said(&none, true, 30).starts_with("No policy is faster than linux"));
-        assert!(said(&apart, true, 1).starts_with("With a single replication"));
+        assert!(said(&none, faster, Samples::Several).starts_with("No policy is faster than linux"));
+        assert!(said(&apart, faster, Samples::Single).starts_with("With a single replication"));
         assert_eq!(
             precision(&apart, 50),
             " With 50 replications savings are known to ± 2.0 percentage points at worst; with 200 \
              it would be about ± 1.0."
         );
         assert_eq!(precision(&apart, 200), "");
+        assert_eq!(precision(&gains((0.05, 1e-16), (0.2, 0.0)), 50), "");
     }
 }

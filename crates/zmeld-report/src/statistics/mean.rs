@@ -54,10 +54,13 @@ pub fn ratio(numerator: &[f64], denominator: &[f64]) -> Interval {
             half_width: 0.0,
         };
     }
-    let residuals = numerator
-        .iter()
-        .zip(denominator)
-        .map(|(x, y)| (x - value * y).powi(2));
+    let residuals = numerator.iter().zip(denominator).map(|(x, y)| {
+        let (residual, rounding) = (x - value * y, 2.0 * n as f64 * f64::EPSILON * x.abs());
+        match residual.abs() > rounding {
+            true => residual.powi(2),
+            false => 0.0,
+        }
+    });
     let variance = residuals.sum::<f64>() / (n - 1) as f64;
     Interval {
         value,
@@ -78,6 +81,13 @@ mod tests {
             (interval.value - 2.0).abs() < 1e-12 && interval.half_width < 1e-12,
             "{interval:?}"
         );
+    }
+
+    #[test]
+    fn equal_samples_have_no_spread() {
+        let samples = [0.986_666_441_666_7; 30];
+        assert_eq!(mean(&samples).half_width, 0.0);
+        assert_eq!(ratio(&samples, &[1.63; 30]).half_width, 0.0);
     }
 
     /// Student's t by scipy 1.17.1.

@@ -20,7 +20,7 @@ use zmeld_report::statistics::mean::Interval;
 use zmeld_report::units::seconds;
 use zmeld_report::Document;
 
-use crate::exit::Outcome;
+use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
 #[cfg(test)]
@@ -31,8 +31,18 @@ const TRAFFIC_NODES_MAX: usize = 256;
 /// Parts into which the run's time is divided.
 const BUCKETS: u64 = 100;
 
+const EXAMPLES: &str = "\
+Examples:
+  zmeld numa machines host                    this machine's nodes
+  zmeld numa compare --machine two-socket     which policy saves most there?
+  zmeld numa compare --set workload.processes=200 --html compare.html
+  zmeld numa run --policy autonuma            one run, in detail
+
+Names for --set: docs/numa.md; zmeld numa reproduce --print-scenario has most.";
+
 /// Which page-migration policy suits a NUMA machine (simulation)
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct NumaArgs {
     #[command(subcommand)]
     command: Command,
