@@ -4,14 +4,15 @@ use std::path::Path;
 
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::observe::{
-    Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
+    Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, Swap,
+    TierState,
 };
 use serde::Serialize;
 use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_report::text;
-use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::units::{bytes, count, percent, plural};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
 use crate::status::findings::{findings as find, Finding, FindingId, Severity};
@@ -128,7 +129,17 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        return format!("{ram}; there is no active swap.");
+        let killed = match now.activity.oom_kills {
+            None | Some(0) => String::new(),
+            Some(kills) => format!(
+                ", and the kernel killed {} program{} for memory since boot",
+                count(kills),
+                plural(kills)
+            ),
+        };
+        return format!(
+            "{ram}; there is no active swap{killed}. sudo zmeld plan says what would suit."
+        );
     }
     let in_ram = status.accounting.compressed_pages_bytes;
     let taken = status.accounting.compression_bytes;
@@ -151,7 +162,7 @@ fn lead(status: &Status) -> String {
         ),
         _ => String::new(),
     };
-    let room = headroom(&status.headroom);
+    let room = headroom(&status.headroom, behind_zswap(now));
     let leaving = match now.is_switching_off() {
         true => format!(
             " Swap is being switched off: {} of {} are in use.",
@@ -163,8 +174,20 @@ fn lead(status: &Status) -> String {
     format!("{ram}{saved}.{leaving} {room}")
 }
 
-/// How much more programs can take, in a sentence.
-fn headroom(room: &Headroom) -> String {
+/// Free swap on drives whose pages zswap gets first.
+fn behind_zswap(now: &Observation) -> u64 {
+    let is_on = now.zswap.as_ref().is_some_and(|zswap| zswap.enabled);
+    let areas = now
+        .swaps
+        .iter()
+        .filter(|swap| is_on && now.device_of(swap).is_none());
+    let free = |swap: &Swap| swap.area.size_bytes.saturating_sub(swap.area.used_bytes);
+    areas.map(free).sum()
+}
+
+/// How much more programs can take, in a sentence. `behind_zswap`: free swap on drives that zswap
+/// stands in front of.
+fn headroom(room: &Headroom, behind_zswap: u64) -> String {
     let unknown = match &room.unknown[..] {
         [] => String::new(),
         devices => format!(
@@ -174,12 +197,24 @@ fn headroom(room: &Headroom) -> String {
     };
     let parts = match (room.compressed_bytes, room.disk_bytes) {
         (0, 0) => ", all of it available RAM".to_owned(),
-        (compressed, disk) => format!(
-            ": {} available RAM, {} by compression at today's ratio, {} on drives",
-            bytes(room.available_bytes),
-            bytes(compressed),
-            bytes(disk),
-        ),
+        (compressed, disk) => {
+            let mut parts = vec![format!(": {} available RAM", bytes(room.available_bytes))];
+            if compressed > 0 {
+                parts.push(format!(
+                    "{} by compression at today's ratio",
+                    bytes(compressed)
+                ));
+            }
+            match (disk, behind_zswap) {
+                (0, 0) => {}
+                (0, free) => parts.push(format!(
+                    "with it the {} free on drives, whose pages zswap gets first",
+                    bytes(free)
+                )),
+                (disk, _) => parts.push(format!("{} on drives", bytes(disk))),
+            }
+            parts.join(", ")
+        }
     };
     format!(
         "About {} can still be allocated before the OOM killer runs{parts}.{unknown}",
@@ -191,7 +226,7 @@ fn headroom(room: &Headroom) -> String {
 pub fn tiers(states: &[TierState]) -> Table {
     zmeld_report::table!("", for tier in states,
         Column::path("tier") => &tier.name,
-        Column::text("set up as") => tier.set_up_as.clone(),
+        Column::text("priority") => tier.priority.map(|priority| priority.to_string()),
         Column::text("kind") => tier.kind.name(),
         Column::text("codec") => tier.codec.clone(),
         Column::bytes("size") => tier.size_bytes,
@@ -205,7 +240,7 @@ pub fn tiers(states: &[TierState]) -> Table {
         Column::bytes("melded") => tier.melded_bytes,
         Column::bytes("written back").key("writeback_bytes") => tier.writeback_bytes,
         Column::bytes("limit") => tier.limit_bytes,
-        Column::text("priority") => tier.priority.map(|priority| priority.to_string()),
+        Column::text("set up as") => tier.set_up_as.clone(),
     )
 }
 
@@ -416,7 +451,10 @@ pub fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
     let found = &status.findings;
     if found.is_empty() {
-        return section.paragraph("None.");
+        return section.paragraph(match status.observation.swaps.is_empty() {
+            true => "None; without swap there is little to find fault with.",
+            false => "None.",
+        });
     }
     let entries = found.iter().enumerate();
     entries.fold(section, |section, (at, finding)| {

@@ -61,8 +61,8 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Finding> {
                     limit.map_or("none".to_owned(), bytes)
                 ),
                 format!(
-                    "{}, or that of its swap; {} lists its programs",
-                    view.raise_limit(path, false),
+                    "{}; {} lists its programs",
+                    view.raise_limit(path, false, limit),
                     programs_of(view, path)
                 ),
             )
@@ -175,8 +175,8 @@ fn at_limit(view: &View, group: &LimitedGroup, what: &str, pressure: &Pressure) 
             bytes(view.now.memory.available_bytes)
         ),
         format!(
-            "{}, or give it less to do",
-            view.raise_limit(&group.path, false)
+            "{}; or give it less to do",
+            view.raise_limit(&group.path, false, group.memory_max_bytes)
         ),
     ))
 }

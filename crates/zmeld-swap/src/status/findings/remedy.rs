@@ -55,8 +55,9 @@ impl View<'_> {
         Remedy::run(commands)
     }
 
-    /// How a control group gets a higher limit on this machine, of its memory or of its swap.
-    pub(super) fn raise_limit(&self, group: &str, of_swap: bool) -> String {
+    /// How a control group gets a higher limit on this machine, of its memory or of its swap: twice
+    /// what it has.
+    pub(super) fn raise_limit(&self, group: &str, of_swap: bool, is: Option<u64>) -> String {
         let facts = &self.now.facts;
         let shown = |of_swap: bool| {
             let file = facts.limit_file(group, of_swap);
@@ -73,11 +74,26 @@ impl View<'_> {
             true => "MemorySwapMax",
             false => "MemoryMax",
         };
-        let is_v1 = matches!(facts.groups, Some((Version::One, _)));
-        match facts.services {
+        let Some((Version::Two, _)) = facts.groups else {
             // Its limits have other names on version 1.
-            Services::Systemd if !is_v1 => format!("raise {file} (of a unit: {property}=)"),
-            _ => format!("raise {file}"),
+            return format!("raise {file}");
+        };
+        let twice = is.filter(|is| *is > 0);
+        let twice = twice.map(|is| format!("{}M", is.saturating_mul(2).div_ceil(1 << 20)));
+        // Units of a user are known to the user's systemd alone.
+        let unit = group.rsplit('/').next().filter(|name| {
+            let is_unit = [".service", ".slice"].iter().any(|end| name.ends_with(end));
+            is_unit && !group.contains("/user@")
+        });
+        match (facts.services, unit, twice) {
+            (Services::Systemd, Some(unit), Some(twice)) => {
+                let unit = shell::word(unit);
+                format!("raise it: systemctl set-property {unit} {property}={twice}")
+            }
+            (_, _, Some(twice)) => format!(
+                "raise it: echo {twice} > {file} until the next boot, and where the group is made"
+            ),
+            (_, _, None) => format!("raise {file}"),
         }
     }
 

@@ -6,6 +6,7 @@ use zmeld_config::advice::size::{
     fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
 use zmeld_config::advice::{Basis, Sizing};
+use zmeld_config::{Bytes, Size};
 
 use super::{Finding, Remedy, View};
 use crate::observe::{share, Device, LimitedGroup, Swap};
@@ -209,7 +210,7 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
 struct Fit {
     /// In percent of RAM, where it has to be made anew for it.
     size_percent: Option<u32>,
-    limit_percent: u32,
+    limit: Size,
 }
 
 impl Fit {
@@ -233,9 +234,14 @@ impl Fit {
         if percent <= LIMIT_MAX_PERCENT
             && !is_oversized(device.size_bytes, limit_bytes(percent), measured)
         {
+            // A percent of a large machine is more than a small device ever takes.
+            let limit = match limit_bytes(percent) > device.size_bytes {
+                true => small_limit(device.size_bytes, measured, taken),
+                false => Size::percent(percent),
+            };
             return Fit {
                 size_percent: None,
-                limit_percent: percent,
+                limit,
             };
         }
         let bytes = device.in_memory_bytes();
@@ -243,7 +249,7 @@ impl Fit {
         let advised = Sizing::advised(ram, view.now.page_size, basis);
         Fit {
             size_percent: Some(shared(advised.size_percent)),
-            limit_percent: shared(advised.memory_limit_percent),
+            limit: Size::percent(shared(advised.memory_limit_percent)),
         }
     }
 
@@ -251,7 +257,7 @@ impl Fit {
     fn remedy(&self, view: &View, device: &Device) -> Remedy {
         if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
             let size = self.size_percent.map(|it| ("size", format!("\"{it}%\"")));
-            let limit = ("memory_limit", format!("\"{}%\"", self.limit_percent));
+            let limit = ("memory_limit", format!("\"{}\"", self.limit));
             let keys: Vec<_> = size.into_iter().chain([limit]).collect();
             return view.set_up(&format!("tier.{}", tier.name), &keys);
         }
@@ -263,21 +269,32 @@ impl Fit {
             },
             view.asked().command("up --take-over")
         );
+        let (limit, of) = match self.limit {
+            Size::Bytes(bytes) => (bytes.to_string(), ""),
+            Size::Ram { percent, .. } => (percent.to_string().replace('%', " %"), " of RAM"),
+        };
         if let Some(size) = self.size_percent {
-            let limit = self.limit_percent;
-            return format!(
-                "set its size to {size} % of RAM and its limit to {limit} %, {setting}"
-            )
-            .into();
+            return format!("set its size to {size} % of RAM and its limit to {limit}, {setting}")
+                .into();
         }
-        let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
-        let limit = limit / view.now.page_size * view.now.page_size;
-        let now = format!("echo {limit} > /sys/block/{}/mem_limit", device.name);
+        let bytes = self.limit.bytes(view.now.memory.total_bytes);
+        let now = format!("echo {bytes} > /sys/block/{}/mem_limit", device.name);
         Remedy::run([now.clone()]).said(format!(
-            "set its limit to {} % of RAM, {setting}; until the next boot: {now}",
-            self.limit_percent
+            "set its limit to {limit}{of}, {setting}; until the next boot: {now}"
         ))
     }
+}
+
+/// A limit in whole MiB for a device that is smaller than a percent of RAM.
+fn small_limit(size_bytes: u64, measured: Option<f64>, taken: u64) -> Size {
+    let (percent, _) = limit_percent(
+        size_bytes,
+        2 * size_bytes,
+        measured.unwrap_or(RATIO_ASSUMED),
+    );
+    let full = size_bytes / 50 * u64::from(percent);
+    let taken = (taken as f64 / NEARLY_FULL) as u64 + 1;
+    Size::Bytes(Bytes(full.max(taken).next_multiple_of(1 << 20)))
 }
 
 /// Whether nothing limits the RAM that a device may take.
@@ -374,7 +391,7 @@ fn group_near_limit(view: &View, group: &LimitedGroup) -> Option<Finding> {
             bytes(limit),
             percent(fill)
         ),
-        view.raise_limit(&group.path, true),
+        view.raise_limit(&group.path, true, Some(limit)),
     ))
 }
 
@@ -396,7 +413,7 @@ pub(super) fn group_refused(view: &View) -> Vec<Finding> {
                     bytes(group.swap_bytes),
                     group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
                 ),
-                view.raise_limit(&group.path, true),
+                view.raise_limit(&group.path, true, group.swap_max_bytes),
             )
         })
         .collect()
