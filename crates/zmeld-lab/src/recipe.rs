@@ -205,6 +205,23 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// What has to be there for all of its cases and variants, beside the kernel: packages and
+    /// zmeld.ko.
+    pub fn uses(&self) -> BTreeSet<&str> {
+        let workloads = self.cases.iter().map(|case| &case.workload);
+        let packages = workloads.filter_map(|workload| match workload {
+            Workload::Command(command) => command.package.as_deref(),
+            _ => None,
+        });
+        let machines = self.cases.iter().filter_map(|case| case.machine.as_ref());
+        let module = self.variants.iter().any(|it| it.has_kind("zmeld"));
+        let module = module.then_some("zmeld.ko");
+        packages
+            .chain(machines.map(|_| "QEMU"))
+            .chain(module)
+            .collect()
+    }
+
     /// Checks what can be checked without running it.
     pub fn check(&self) -> Result<(), String> {
         if self.cases.is_empty() || self.variants.iter().all(|variant| variant.unlimited) {

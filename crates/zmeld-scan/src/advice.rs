@@ -237,7 +237,10 @@ fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> 
 fn size_advice(to: &Recommendation) -> Option<Advice> {
     let sizing = to.sizing.as_ref()?;
     let why = match sizing.held_back {
-        true => " No larger one is advised: the pages that were measured are less than a quarter of RAM.",
+        true => {
+            " No larger one is advised, since pages of less than a quarter of RAM were measured: \
+             scan again under the usual load."
+        }
         false => "",
     };
     let text = format!(

@@ -61,7 +61,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
                 bytes(machine.ram_bytes)
             ),
         )
-        .provenance("predicted for", predicted_for(result, plots))
+        .provenance("predicted for", predicted_for(result))
         .provenance(
             "took",
             format!(
@@ -73,15 +73,13 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         )
 }
 
-/// The machine that figures are predicted for. A page names its host's kernel by itself.
-fn predicted_for(result: &ScanResult, is_page: bool) -> String {
-    let machine = &result.machine;
-    let kernel = (!is_page).then(|| format!("Linux {}", machine.kernel));
-    let chain = format!("zsmalloc with zspages of up to {} pages", result.pool_chain);
-    let is_other = result.ram_bytes != machine.ram_bytes;
-    let ram = is_other.then(|| format!("{} of RAM", bytes(result.ram_bytes)));
-    let parts: Vec<String> = kernel.into_iter().chain([chain]).chain(ram).collect();
-    parts.join(", ")
+/// The machine that figures are predicted for.
+fn predicted_for(result: &ScanResult) -> String {
+    let kernel = format!("Linux {}", result.machine.kernel);
+    match result.ram_bytes == result.machine.ram_bytes {
+        true => kernel,
+        false => format!("{kernel}, {} of RAM", bytes(result.ram_bytes)),
+    }
 }
 
 fn lead(result: &ScanResult) -> String {
@@ -347,9 +345,20 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         0 => String::new(),
         left => format!(" {} more: --programs.", count(left as u64)),
     };
+    let shown = || result.programs.iter().take(most);
+    let note = |is_shown: bool, words: &'static str| if is_shown { words } else { "" };
+    let from_memory = note(
+        shown().any(|program| program.program.starts_with("memfd:")),
+        " memfd: started from memory, not from a file.",
+    );
+    let without_group = note(
+        shown().any(|program| program.group.is_empty()),
+        " Where no control group stands, the program is in none.",
+    );
     table.note(format!(
         "Pages: without those of zeros and of one repeated word. Saved: with \
-         {}, all of them swapped out, nothing melded. Identical: pages that melding would drop.{more}",
+         {}, all of them swapped out, nothing melded. Identical: pages that melding would \
+         drop.{without_group}{from_memory}{more}",
         codec.codec
     ));
     section.table(table)
@@ -390,7 +399,10 @@ fn becomes(result: &ScanResult, codec: &CodecResult) -> Bars {
     let bars = Bars::new("What the pages become", "RAM", Unit::Bytes)
         .parts(PARTS)
         .stack(
-            "as they are",
+            match pages.zero {
+                0 => "as they are",
+                _ => "as they are, with zeros",
+            },
             [
                 size(pages.unique) - raw,
                 raw,
@@ -429,7 +441,10 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
 }
 
 fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
-    let title = format!("Who would gain with {}", codec.codec);
+    let title = format!(
+        "Who would gain with {} (on the right: its pages)",
+        codec.codec
+    );
     let bars = Bars::new(&title, "pages", Unit::Bytes)
         .parts(["RAM taken", "saved"])
         .coloured([0, PARTS.len()]);

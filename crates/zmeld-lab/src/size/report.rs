@@ -67,10 +67,14 @@ fn answer(search: &SizeSearch) -> String {
     for (_, least, variant) in found.iter().filter(|it| it.0) {
         parts.push(match is_no_less(least) {
             true => format!("{} does not lower that", variant.name),
-            false => format!("{} of RAM with {}", amount(least), variant.name),
+            false => format!("{} with {}", amount(least), variant.name),
         });
     }
-    format!("`{name}` needs {}.", parts.join("; "))
+    let footprint = match search.footprint_bytes {
+        0 => String::new(),
+        footprint => format!(", of {},", bytes(footprint)),
+    };
+    format!("`{name}`{footprint} needs {}.", parts.join("; "))
 }
 
 /// One row a variant.

@@ -150,9 +150,13 @@ impl Variant {
 
     /// Whether zswap stands in front of its swap.
     pub fn uses_zswap(&self) -> bool {
-        let is_zswap =
-            |tier: &toml::Value| tier.get("kind").and_then(|it| it.as_str()) == Some("zswap");
-        self.tier.values().any(is_zswap)
+        self.has_kind("zswap")
+    }
+
+    /// Whether a tier of it is of that kind.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        let mut tiers = self.tier.values();
+        tiers.any(|tier| tier.get("kind").and_then(toml::Value::as_str) == Some(kind))
     }
 
     /// The configuration, sizes put in.

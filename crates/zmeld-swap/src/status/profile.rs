@@ -145,10 +145,19 @@ impl Profile {
         let Some(why) = self.missing(host) else {
             return Ok(());
         };
-        let (name, suits) = (self.name(), Profile::of(host, ram_bytes).name());
-        Err(format!(
-            "profile {name}: {why}; --profile {suits} suits this machine"
-        ))
+        let name = self.name();
+        let suits = Profile::of(host, ram_bytes);
+        Err(match suits.hint(host, &Config::default()) {
+            Some(_) => format!(
+                "profile {name}: {why}; --profile {} suits this machine",
+                suits.name()
+            ),
+            None => format!(
+                "profile {name}: {why}; leave --profile out: {}, which suits this machine, adds \
+                 nothing here",
+                suits.name()
+            ),
+        })
     }
 
     /// A warning where the machine can have it, but has the RAM that another is for, or cannot

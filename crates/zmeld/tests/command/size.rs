@@ -119,7 +119,7 @@ fn is_shown(path: &Path, result: &Path) {
     let output = run(&args);
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert!(said.contains("'touches' needs "), "{said}");
+    assert!(said.contains("'touches', of "), "{said}");
     assert!(said.contains(" of RAM without swap"), "{said}");
     assert!(
         said.lines().all(|line| line.chars().count() <= 80),

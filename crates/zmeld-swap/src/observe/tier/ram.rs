@@ -49,11 +49,18 @@ pub(super) fn recommended(inputs: &mut Inputs<'_>) -> Result<Kind, String> {
     let mut say =
         |key: &str, text: String| inputs.comments.insert(format!("tier.fast.{key}"), text);
     if sizing.measured {
-        let times = tenths(sizing.ratio);
-        say(
-            "codec",
-            format!("pages of this machine get {times} times smaller"),
+        let mut why = format!(
+            "pages of this machine get {} times smaller",
+            tenths(sizing.ratio)
         );
+        let codecs = &inputs.machine.feature(inputs.advised.kind.name()).codecs;
+        if inputs.choice.codec.is_none() && !codecs.iter().any(|codec| codec == "zstd") {
+            why += match codecs.is_empty() {
+                true => "",
+                false => ": the best of this kernel's, which has no zstd",
+            };
+        }
+        say("codec", why);
     }
     let size = inputs.choice.size.unwrap_or_else(|| {
         say("size", sizing.why());

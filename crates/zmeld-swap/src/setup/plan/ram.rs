@@ -327,9 +327,14 @@ fn codecs(
     if let Some(first) = device.codec.first() {
         check(first)?;
     }
+    // It is the usual one: who reads a plan looks for it.
+    let is_without = device.codec.iter().all(|it| it.name != "zstd")
+        && !there.is_empty()
+        && machine.lacks_codec(driver, "zstd");
     let mut is_found = false;
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {
+            0 if is_without => "the codec of new pages; this kernel's has no zstd",
             0 => "the codec of new pages",
             _ => "the first of the list that the kernel has",
         };

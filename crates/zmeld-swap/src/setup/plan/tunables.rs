@@ -60,7 +60,7 @@ pub const SWAPPINESS_MIN: u8 = 10;
 /// A rate to two digits.
 fn rough(rate: f64) -> String {
     let rate = rate.max(0.0).round() as u64;
-    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0));
     count((rate + unit / 2) / unit * unit)
 }
 
@@ -203,7 +203,7 @@ impl Planner<'_> {
             Ordering::Less => "dropping file pages is preferred to swapping",
         };
         let mut reason = format!(
-            "swap-in gives {} pages/s, reading files again {}: {preferred}",
+            "swap-in gives about {} pages/s, reading files again {}: {preferred}",
             rough(measured.swap_pages_per_s),
             rough(measured.files_pages_per_s)
         );
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn rates_are_told_as_roughly_as_they_are_known() {
         let rough = |rate| super::rough(rate);
-        assert_eq!(rough(639_723.0), "640\u{202f}000");
-        assert_eq!(rough(13_876.0), "14\u{202f}000");
-        assert_eq!(rough(77.4), "77");
+        assert_eq!(rough(639_723.0), "600\u{202f}000");
+        assert_eq!(rough(13_876.0), "10\u{202f}000");
+        assert_eq!(rough(77.4), "80");
         assert_eq!(rough(0.0), "0");
         assert_eq!(rough(f64::NAN), "0");
     }

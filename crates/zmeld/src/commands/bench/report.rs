@@ -547,6 +547,7 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
     zmeld_report::table!("", for recipe in recipes,
         Column::text("recipe") => recipe.name.as_str(),
         Column::text("question") => recipe.question.as_str(),
+        Column::text("uses") => recipe.uses().into_iter().collect::<Vec<_>>().join(", "),
         Column::seconds("takes about") => recipe.minutes * 60.0,
     )
 }
@@ -554,6 +555,10 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
 pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .section(Section::new("").table(recipes_table(recipes)).paragraph(
+            "Running takes root. Times are of a machine with two processors. A variant whose kind \
+             this machine lacks, such as zmeld without zmeld.ko, is left out. zmeld bench size \
+             takes its variants from the recipe size.",
+        ).paragraph(
             "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",
         ))
 }

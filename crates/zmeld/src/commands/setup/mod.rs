@@ -15,7 +15,7 @@ use clap::Args;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
-use zmeld_linux::{file, meminfo, Host};
+use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::observe::applied::Applied;
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
@@ -114,13 +114,34 @@ impl TierArgs {
     }
 }
 
+impl WantedArgs {
+    /// The options that decide what is recommended, and whether it is refused, as they are typed.
+    fn typed(&self) -> String {
+        let (tier, file) = (&self.tier, self.config.as_deref());
+        let options = [
+            file.map(|file| format!("--config {}", shell::path(file))),
+            tier.kind.map(|kind| format!("--tier {}", kind.name())),
+            tier.size
+                .map(|size| format!("--size {}", shell::word(&size.to_string()))),
+            tier.codec.as_ref().map(|codec| format!("--codec {codec}")),
+            tier.device
+                .as_ref()
+                .map(|place| format!("--device {}", shell::word(&place.to_string()))),
+            tier.no_scan.then(|| "--no-scan".to_owned()),
+            self.take_over.then(|| "--take-over".to_owned()),
+        ];
+        let options = options.into_iter().flatten();
+        options.map(|option| format!(" {option}")).collect()
+    }
+}
+
 /// Options for a kind of machine.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct ProfileArgs {
     /// Add what zmeld watch and zmeld-guard are to do on such a machine, and which control
     /// groups they leave alone
-    #[arg(long, value_name = "NAME", value_parser = names::<Profile>())]
+    #[arg(long, value_name = "NAME", value_parser = profiles())]
     pub profile: Option<Profile>,
 }
 
@@ -132,6 +153,19 @@ fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
 fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     let names = T::ALL.iter().map(|(name, _)| PossibleValue::new(*name));
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
+}
+
+fn profiles() -> impl TypedValueParser<Value = Profile> {
+    let adds = |profile| match profile {
+        Profile::Desktop => "reclaim of idle memory, and the guard",
+        Profile::Server => "reclaim; databases and caches are left alone",
+        Profile::Small | Profile::Pi => "nothing: for scripts that name a kind for each machine",
+        Profile::VmHost => "reclaim, not of guests; melding, where zmeld.ko is there",
+        Profile::Kubernetes => "reclaim, not of pods",
+    };
+    let names = Profile::ALL.iter();
+    let names = names.map(move |(name, profile)| PossibleValue::new(*name).help(adds(*profile)));
+    PossibleValuesParser::new(names).try_map(|name| Profile::named(&name))
 }
 
 #[derive(Args, Default)]
@@ -521,8 +555,8 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
     }
     if let Some(compared) = to.compared() {
         return note(format!(
-            "{compared}. zmeld up --take-over puts that in its place, zmeld down puts the old one \
-             back."
+            "{compared}. sudo zmeld up --take-over puts that in its place, zmeld down puts the old \
+             one back."
         ));
     }
     // Codec and size stand above it.
@@ -530,8 +564,9 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         Some(_) => format!("{} so", to.kind.name()),
         None => words,
     };
-    let text =
-        format!("zmeld up sets up {what}. zmeld plan shows each step, zmeld down takes them back.");
+    let text = format!(
+        "sudo zmeld up sets up {what}; zmeld plan shows each step, zmeld down takes them back."
+    );
     Advice::new(AdviceKind::Do, "setup", text)
 }
 
@@ -654,6 +689,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         recommendation: wanted.recommendation.as_ref(),
         profile: profile.map(Profile::name),
         profile_asked: args.profile.profile,
+        options: args.wanted.typed(),
         profile_hint: profile.and_then(|profile| profile.hint(&host, &wanted.config)),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
@@ -705,7 +741,7 @@ mod tests {
     #[test]
     fn a_scan_promises_only_what_up_can_do() {
         let ready = last_word(ModulePresence::Ready);
-        assert!(ready.text.starts_with("zmeld up sets up"), "{ready:?}");
+        assert!(ready.text.starts_with("sudo zmeld up sets up"), "{ready:?}");
         let none = last_word(ModulePresence::Absent);
         assert!(!none.text.contains("zmeld up sets up"), "{none:?}");
         for words in ["cannot set that up here", "no zram", "zmeld.ko"] {

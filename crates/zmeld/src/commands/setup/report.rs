@@ -30,6 +30,9 @@ pub struct PlanBody<'a> {
     /// Profile that was asked for.
     #[serde(skip)]
     pub profile_asked: Option<Profile>,
+    /// The other options of the plan, as they are typed.
+    #[serde(skip)]
+    pub options: String,
     /// What that profile adds.
     #[serde(skip)]
     pub profile_hint: Option<String>,
@@ -201,8 +204,9 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     if body.recommendation.is_some() && is_ahead {
         let text = format!(
             "zmeld up measures again, and may choose another codec, or a size and limit that differ \
-             by some percent of RAM. To choose now, run zmeld plan{profile} --toml --output \
-             /etc/zmeld.toml: zmeld up goes by that file."
+             by some percent of RAM. To choose now, run zmeld plan{profile}{} --toml --output \
+             /etc/zmeld.toml: zmeld up goes by that file.",
+            body.options
         );
         configuration = configuration.advice(Tone::Neutral, text);
     }
