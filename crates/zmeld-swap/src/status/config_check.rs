@@ -91,7 +91,7 @@ fn out_of_reach(machine: &Machine, config: &Config) -> Vec<Finding> {
             bytes(share.of(machine.ram_bytes)),
             bytes(most)
         );
-        Finding::new(Severity::Notice, &format!("watch.guard.{key}"), what)
+        Finding::new(Severity::Notice, format!("watch.guard.{key}"), what)
     };
     found.map(notice).collect()
 }
