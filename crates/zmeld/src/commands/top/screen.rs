@@ -131,7 +131,7 @@ impl Look {
 }
 
 /// Columns of the table of tiers that most look for, and of a history that tells something.
-const TIER_FIRST: usize = 9;
+const TIER_FIRST: usize = 8;
 const TIER_SPARK_MIN: usize = 11;
 
 impl Moment {
