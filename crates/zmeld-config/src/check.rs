@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::read::Places;
+use super::mistakes::{nearest, Places};
 use super::*;
 use zmeld_linux::swaps;
 
@@ -29,7 +29,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Found {
     check.metrics(config);
     let mut found = check.found;
     for problem in found.of_values.iter_mut().chain(&mut found.of_several) {
-        problem.place = read::nearest(places, &problem.about).cloned();
+        problem.place = nearest(places, &problem.about).cloned();
     }
     found
 }

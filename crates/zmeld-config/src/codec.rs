@@ -153,7 +153,7 @@ impl fmt::Display for Codec {
     }
 }
 
-super::size::text_form!(Codec: str::parse);
+zmeld_linux::text_form!(Codec: str::parse);
 
 #[cfg(test)]
 mod tests {

@@ -5,33 +5,38 @@
 //! about the machine: sizes may be shares of a RAM that is not known yet, and
 //! a device may be named by a tag that nothing carries.
 //!
+//! Reading stands here: [`Config::load`] merges the TOML of the files, and serde makes the structs
+//! of it, whose fields are the keys.
+//!
 //! `docs/keys.md` is the reference for whoever writes the file.
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | [`size`] | amounts: bytes, shares of RAM, times, each with its text form |
 //! | [`codec`] | codecs and their parameters |
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
-//! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
 //! | `key` | how the values of some keys are read |
-//! | `files`, `read` | files to texts, texts to one tree, the tree to a [`Config`] by serde |
+//! | `files` | the texts of the files, and places in them |
+//! | `mistakes` | every mistake in a file, with its place and the way out |
 //! | `check` | contradictions and warnings |
 //! | `write` | back to a file, with comments |
 //! | [`finding`] | something that is wrong, and the catalogue of what is known by name |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 
 use toml::de::{DeTable, DeValue};
 use toml::Spanned;
 
-use read::{Mistake, Node, Tree};
+use advice::TierKind;
+use files::is_of_other_tool;
+use mistakes::{Mistake, Node, Tree};
 
 pub mod advice;
 mod check;
@@ -41,10 +46,8 @@ mod files;
 pub mod finding;
 mod key;
 pub mod location;
-mod read;
-pub mod reclaim;
+mod mistakes;
 pub mod settings;
-pub mod size;
 pub mod tier;
 mod write;
 
@@ -52,18 +55,21 @@ pub use codec::Codec;
 pub use encryption::{Cipher, Encryption, EncryptionKind};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
 pub use location::Location;
-pub use reclaim::ReclaimRule;
+pub use mistakes::choices;
 pub use settings::{
-    GuardRule, KernelValue, MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables,
-    Watch, WritebackRule,
+    GuardRule, KernelValue, MeldRule, Metrics, PageFilter, ReclaimRule, RecompressRule, Swappiness,
+    Tunables, Watch, WritebackRule,
 };
-pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
-    CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Source, Swap,
-    Tier, TierName, Writeback, Zpool, Zswap,
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Size, Source,
+    Swap, Tier, TierName, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
+pub use zmeld_linux::amount::{Bytes, Percent, Span};
 pub use zmeld_linux::groups::GroupPattern;
+
+/// Below this key the names are the user's own.
+const TIERS: &str = "tier";
 
 /// All that is wanted of a machine's swap.
 ///
@@ -107,7 +113,7 @@ pub struct Loaded {
 impl Loaded {
     /// Position of a key, or of its parent.
     pub fn place(&self, key: &str) -> Option<&FilePosition> {
-        read::nearest(&self.places, key)
+        mistakes::nearest(&self.places, key)
     }
 
     /// Findings about it, in the order of the files and their lines.
@@ -183,7 +189,7 @@ impl Config {
     /// Faults in none of these, as a file that is no TOML: it may say how a tier is encrypted.
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let sources = files::read(root, file)?;
-        let (mut tree, wrong) = Tree::merge(&sources);
+        let (mut tree, wrong) = merge(&sources);
         let (mut understood, mut found) = understand(&tree, wrong, true);
         let mut left_out: BTreeMap<String, Finding> = BTreeMap::new();
         while found.iter().any(|it| it.severity == Severity::Critical) {
@@ -223,7 +229,7 @@ impl Config {
     /// All that is wrong with a configuration that was put together otherwise:
     /// errors and warnings, without a place.
     pub fn check(&self) -> Vec<Finding> {
-        check::check(self, &read::Places::new()).all()
+        check::check(self, &mistakes::Places::new()).all()
     }
 
     /// Reads a part of another file: its mistakes have no place.
@@ -235,7 +241,7 @@ impl Config {
     }
 
     fn assemble(sources: &[files::Source]) -> Result<Loaded, ConfigError> {
-        let (tree, wrong) = Tree::merge(sources);
+        let (tree, wrong) = merge(sources);
         Self::loaded(understand(&tree, wrong, false), sources)
     }
 
@@ -250,7 +256,7 @@ impl Config {
             return Err((name.span(), what.to_owned()));
         }
         let mut tiers = Vec::new();
-        if let Some(node) = table.remove(read::TIERS) {
+        if let Some(node) = table.remove(TIERS) {
             let at = node.span();
             let DeValue::Table(named) = node.into_inner() else {
                 return Err((at, "invalid type, expected a map".to_owned()));
@@ -259,7 +265,7 @@ impl Config {
                 tiers.push(Tier::read(&name, node)?);
             }
         }
-        let read = read::value(Spanned::new(0..0, DeValue::Table(table)));
+        let read = value(Spanned::new(0..0, DeValue::Table(table)));
         let mut config: Config =
             read.map_err(|(at, what)| (at, what.replace(", `without_tiers`", "")))?;
         let is_named = !tiers.is_empty();
@@ -341,8 +347,123 @@ impl Config {
     }
 }
 
+/// The files as one table.
+fn merge(sources: &[files::Source]) -> (Tree<'_>, Vec<Finding>) {
+    let mut whole = DeTable::new();
+    let mut wrong = Vec::new();
+    for source in sources {
+        let (parsed, errors) = DeTable::parse_recoverable(&source.text);
+        // Later errors often follow from a syntax error.
+        let parsed = parsed.into_inner();
+        let is_doubtful =
+            !errors.is_empty() || parsed.keys().any(|name| is_of_other_tool(name.get_ref()));
+        let of_other_tool = source.of_other_tool().filter(|_| is_doubtful);
+        let (at, what) = match (of_other_tool, errors.first()) {
+            (Some(found), _) => found,
+            (None, Some(error)) => {
+                let at = error.span().map_or(source.start, |span| span.start);
+                (at, mistakes::syntax(source, at, error.message()))
+            }
+            (None, None) => {
+                join(&mut whole, parsed);
+                continue;
+            }
+        };
+        wrong.push(mistakes::mistake(sources, at, "", what));
+    }
+    let root = Spanned::new(0..0, DeValue::Table(whole));
+    (Tree { root, sources }, wrong)
+}
+
+/// Lets `over` change `under` key by key; a list is replaced as a whole.
+fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
+    for (name, mut node) in over {
+        let old = under.get_mut(&**name.get_ref()).map(Spanned::get_mut);
+        if let (Some(DeValue::Table(old)), DeValue::Table(new)) = (old, node.get_mut()) {
+            join(old, std::mem::take(new));
+        } else {
+            under.remove(&**name.get_ref());
+            under.insert(name, node);
+        }
+    }
+}
+
+/// Reads a value.
+fn value<T: DeserializeOwned>(node: Node<'_>) -> Result<T, Mistake> {
+    let read = T::deserialize(node.into_deserializer());
+    read.map_err(|err| (err.span().unwrap_or_default(), err.message().to_owned()))
+}
+
+impl Tier {
+    /// Reads `[tier.NAME]`: its own keys, and those of its kind.
+    fn read(name: &Spanned<Cow<'_, str>>, node: Node<'_>) -> Result<Tier, Mistake> {
+        let (head, at) = (name.span(), node.span());
+        let DeValue::Table(mut keys) = node.into_inner() else {
+            return Err((at, "invalid type, expected a map".to_owned()));
+        };
+        let name = match name.get_ref().parse() {
+            Ok(name) => name,
+            Err(why) => return Err((head, why)),
+        };
+        let kind: TierKind = match keys.remove("kind") {
+            Some(kind) => value(kind)?,
+            None => {
+                let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
+                let way_out = "or remove what is said of a tier that is gone";
+                let names = names.join(" or ");
+                let what = format!("missing field `kind`; write kind = {names}, {way_out}");
+                return Err((head, what));
+            }
+        };
+        let own: &[&str] = match kind {
+            TierKind::Zswap => &["enabled"],
+            _ => &["enabled", "optional", "priority", "discard"],
+        };
+        let mut swap = DeTable::new();
+        for own in own {
+            swap.extend(keys.remove_entry(*own));
+        }
+        let own_names: Vec<_> = keys.keys().map(Spanned::span).collect();
+        let table = |keys| Spanned::new(at.clone(), DeValue::Table(keys));
+        let read = Kind::read(kind, table(keys)).map_err(|(wrong, what)| {
+            let of_all = own.join("`, `");
+            // A key of a table in it has other names to choose from.
+            let is_own = wrong == at || own_names.contains(&wrong);
+            let what = match (kind, is_own && what.starts_with(mistakes::NO_SUCH_KEY)) {
+                (_, false) => return (wrong, what),
+                (TierKind::Zram, _) => what.replace(", `meld`, `check_writes`", ""),
+                (TierKind::Zmeld, _) => what,
+                _ => what.replacen("expected ", "expected `kind`, ", 1),
+            };
+            (wrong, format!("{what}, `{of_all}`"))
+        });
+        let kind = read?;
+        let swap = value(table(swap))?;
+        Ok(Tier { name, swap, kind })
+    }
+}
+
+impl Kind {
+    fn read(kind: TierKind, keys: Node<'_>) -> Result<Kind, Mistake> {
+        Ok(match kind {
+            TierKind::Zram => Kind::Ram(value(keys)?),
+            TierKind::Zmeld => {
+                let says_when = keys.get_ref().get("meld").is_some();
+                let mut device: RamDevice = value(keys)?;
+                device.driver = RamDriver::Zmeld;
+                if !says_when {
+                    device.meld = MeldMode::Manual;
+                }
+                Kind::Ram(device)
+            }
+            TierKind::Zswap => Kind::Zswap(value(keys)?),
+            TierKind::Disk => Kind::Disk(value(keys)?),
+        })
+    }
+}
+
 /// A configuration with the places of its keys, where it can be used, and what is wrong.
-type Understood = (Option<(Config, read::Places)>, Vec<Finding>);
+type Understood = (Option<(Config, mistakes::Places)>, Vec<Finding>);
 
 /// The configuration of a tree that is sound so far, and what is wrong or will disappoint. At a
 /// boot what is mistaken is left out first: it may be what another part does not go with.
@@ -392,14 +513,14 @@ fn sort(problems: &mut [Finding], files: &[PathBuf]) {
 /// The first mistake, with its place.
 pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, ConfigError> {
     let sources = [files::Source::new(name, text, &[])];
-    let (tree, mut problems) = Tree::merge(&sources);
-    let mut value = None;
+    let (tree, mut problems) = merge(&sources);
+    let mut found = None;
     if problems.is_empty() {
-        (value, problems) = tree.read(read::value);
+        (found, problems) = tree.read(value);
     }
     problems.truncate(1);
-    match (value, problems.is_empty()) {
-        (Some(value), true) => Ok(value),
+    match (found, problems.is_empty()) {
+        (Some(found), true) => Ok(found),
         _ => Err(ConfigError { problems }),
     }
 }
@@ -447,94 +568,4 @@ pub fn name_of(value: &impl Serialize) -> String {
     let value = toml::Value::try_from(value).ok();
     let name = value.as_ref().and_then(toml::Value::as_str);
     name.unwrap_or_default().to_owned()
-}
-
-/// More names than these are not listed.
-const LISTED_MAX: usize = 12;
-
-/// The name most likely meant, or all names, the nearest of many: the way out where a name is
-/// wrong.
-pub fn choices(wrong: &str, names: &[&str]) -> String {
-    if let Some(way_out) = known_elsewhere(wrong, names) {
-        return way_out;
-    }
-    match meant(wrong, names.iter().copied()) {
-        Some(name) => format!("did you mean {name:?}?"),
-        None if names.len() <= LISTED_MAX => format!("there are: {}", names.join(", ")),
-        None => {
-            let mut nearest = names.to_vec();
-            nearest.sort_by(|one, other| {
-                let likeness = |name| strsim::jaro_winkler(wrong, name);
-                likeness(other).total_cmp(&likeness(one))
-            });
-            let nearest = nearest[..3].join(", ");
-            format!("the nearest of {} are: {nearest}", names.len())
-        }
-    }
-}
-
-/// The way out for a name of other tools, or of a machine.
-fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
-    let has = |name: &str| names.contains(&name);
-    let (is_top, is_tier) = (has("tunables"), has("kind"));
-    let did_you_mean = |name: &str| format!("did you mean {name:?}?");
-    let lower = wrong.to_lowercase();
-    match lower.trim_end_matches(|c: char| c.is_ascii_digit()) {
-        kind @ ("zram" | "zmeld" | "zswap" | "disk") if is_top => {
-            Some(format!("write [tier.NAME] and kind = \"{kind}\""))
-        }
-        "kind" | "size" | "memory_limit" | "codec" | "device" | "file" | "priority" if is_top => {
-            Some("write [tier.NAME] above it".to_owned())
-        }
-        rule @ ("recompress" | "writeback" | "meld" | "reclaim" | "guard") if is_top => {
-            Some(format!("write [watch.{rule}]"))
-        }
-        // earlyoom's, of names of processes.
-        "prefer" if has("end") => {
-            Some("write end, the list of owners and control groups that alone may be ended".into())
-        }
-        "avoid" | "ignore" if has("protect") => {
-            Some("write protect, the list of owners and control groups that are never ended".into())
-        }
-        "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
-        "vm" if has("swappiness") => Some("leave out \"vm.\"".to_owned()),
-        "swappiness" | "page_cluster" if is_top || is_tier => {
-            Some("it stands in [tunables]".to_owned())
-        }
-        "path" if has("file") => Some("write file, or device for a partition".to_owned()),
-        // zswap calls a codec as the kernel does.
-        "codec"
-        | "compressor"
-        | "comp_algorithm"
-        | "algorithm"
-        | "algo"
-        | "compression-algorithm"
-            if is_tier =>
-        {
-            let names = ["codec", "compressor"].into_iter();
-            names.filter(|name| has(name)).map(did_you_mean).next()
-        }
-        "zram-size" | "zram-fraction" | "max-zram-size" | "disksize" | "percent"
-            if is_tier && has("size") =>
-        {
-            Some("write size, with its unit: \"4096MiB\" or \"50%\"".to_owned())
-        }
-        "zram-resident-limit" | "mem_limit" if has("memory_limit") => {
-            Some(did_you_mean("memory_limit"))
-        }
-        "swap-priority" | "pri" if is_tier && has("priority") => Some(did_you_mean("priority")),
-        "writeback-device" | "backing_dev" if has("writeback") && is_tier => {
-            Some("write [tier.NAME.writeback] and its device".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// The name that was most likely meant.
-fn meant<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let wrong = wrong.to_lowercase();
-    let likeness = names.map(|name| (strsim::jaro_winkler(&wrong, name), name));
-    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
-    let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0));
-    nearest.map(|(_, name)| name)
 }

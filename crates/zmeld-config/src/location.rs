@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::size::text_form;
+use zmeld_linux::text_form;
 
 /// A device by its path or by a tag that udev knows it by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use smart_default::SmartDefault;
-use toml::Value;
+use toml::{Table, Value};
 
 use super::key::{absolute, by, within};
-use super::write::table;
-use super::{Bytes, GroupPattern, Percent, ReclaimRule, Span};
+use super::{Bytes, GroupPattern, Percent, Span};
 
 /// A value that the kernel takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +24,8 @@ pub struct KernelValue {
 /// measured is not among them.
 pub(super) fn kernel_values<T: Serialize + schemars::JsonSchema>(section: &T) -> Vec<KernelValue> {
     let schema = schemars::schema_for!(T);
-    let given = table(section).into_iter().filter_map(|(key, value)| {
+    let section = Table::try_from(section).unwrap_or_default();
+    let given = section.into_iter().filter_map(|(key, value)| {
         let comment = schema.get("properties")?.get(&key)?.get("description")?;
         let begin = comment.as_str()?.split([',', '.', ';', ':']).next()?;
         let purpose = begin[..1].to_lowercase() + &begin[1..];
@@ -242,6 +242,43 @@ pub struct MeldRule {
     /// a scan and a status call worth it.
     #[default(Percent::whole((100.0 * crate::advice::meld::WORTH).round() as u32))]
     pub duplicates_min: Percent,
+}
+
+/// From which control groups memory is reclaimed, and what that may cost.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReclaimRule {
+    /// Whether it is carried out: a drop-in may switch it off.
+    #[default = true]
+    pub enabled: bool,
+    /// From these, with what is below them.
+    #[default("/".parse().into_iter().collect())]
+    pub groups: Vec<GroupPattern>,
+    /// Never from these, nor from what is below them.
+    pub protect: Vec<GroupPattern>,
+    /// Nor from groups in which a thread has a real-time priority, as those that play
+    /// sound have.
+    #[default = true]
+    pub protect_real_time: bool,
+    /// Only what was not used for so long.
+    #[default(Span::seconds(60))]
+    pub idle_after: Span,
+    /// How often a little is reclaimed.
+    #[default(Span::seconds(5))]
+    pub every: Span,
+    /// How much of a group's memory is reclaimed at a time, at first.
+    #[default(Percent::of_hundredths(10))]
+    pub step: Percent,
+    /// Nothing is reclaimed from a group whose tasks waited for memory this share of
+    /// the time since the last look (`memory.pressure`, `some`): what TMO holds its
+    /// services to.
+    #[default(Percent::of_hundredths(10))]
+    pub pressure_max: Percent,
+    /// Nor from one to which more than this share of its memory came back within a
+    /// minute (`workingset_refault_*` of `memory.stat`): what g-swap holds its machines
+    /// to.
+    #[default(Percent::of_hundredths(20))]
+    pub refault_max: Percent,
 }
 
 /// Actions before a machine freezes.

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::advice::TierKind;
 
-use super::read::dotted;
+use super::mistakes::dotted;
 use super::*;
 
 /// Comments above keys or tables, by the key with its tables: `tier.fast.size`, `tier.fast`,
@@ -53,7 +53,7 @@ impl Config {
 }
 
 /// The keys of a section with their values, without those that have none.
-pub(super) fn table(section: &impl Serialize) -> Table {
+fn table(section: &impl Serialize) -> Table {
     Table::try_from(section).unwrap_or_default()
 }
 

@@ -2,32 +2,27 @@
 //!
 //! A kind of tier is a module with its keys and their check; [`Kind`] asks them.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::advice::TierKind;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use smart_default::SmartDefault;
-use toml::de::{DeTable, DeValue};
-use toml::Spanned;
 
 use super::check::{in_ram, Check};
 use super::encryption::cipher_key;
 use super::key::{absolute, by, within};
-use super::read::{self, Mistake, Node};
 use super::settings::kernel_values;
-use super::size::text_form;
 use super::*;
+use zmeld_linux::text_form;
 
 mod disk;
 mod ram;
 mod zswap;
 
 pub use disk::{DiskSwap, Source};
-pub use ram::{CheckWrites, MeldMode, RamDevice, RamDriver, Writeback};
+pub use ram::{CheckWrites, MeldMode, RamDevice, RamDriver, Size, Writeback};
 pub use zswap::{compressor, Zpool, Zswap};
 
 /// One place for swapped pages.
@@ -46,53 +41,6 @@ impl Tier {
     pub fn new(name: TierName, kind: Kind) -> Tier {
         let swap = Swap::default();
         Tier { name, swap, kind }
-    }
-
-    /// Reads `[tier.NAME]`: its own keys, and those of its kind.
-    pub(super) fn read(name: &Spanned<Cow<'_, str>>, node: Node<'_>) -> Result<Tier, Mistake> {
-        let (head, at) = (name.span(), node.span());
-        let DeValue::Table(mut keys) = node.into_inner() else {
-            return Err((at, "invalid type, expected a map".to_owned()));
-        };
-        let name = match name.get_ref().parse() {
-            Ok(name) => name,
-            Err(why) => return Err((head, why)),
-        };
-        let kind: TierKind = match keys.remove("kind") {
-            Some(kind) => read::value(kind)?,
-            None => {
-                let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
-                let way_out = "or remove what is said of a tier that is gone";
-                let names = names.join(" or ");
-                let what = format!("missing field `kind`; write kind = {names}, {way_out}");
-                return Err((head, what));
-            }
-        };
-        let own: &[&str] = match kind {
-            TierKind::Zswap => &["enabled"],
-            _ => &["enabled", "optional", "priority", "discard"],
-        };
-        let mut swap = DeTable::new();
-        for own in own {
-            swap.extend(keys.remove_entry(*own));
-        }
-        let own_names: Vec<_> = keys.keys().map(Spanned::span).collect();
-        let table = |keys| Spanned::new(at.clone(), DeValue::Table(keys));
-        let read = Kind::read(kind, table(keys)).map_err(|(wrong, what)| {
-            let of_all = own.join("`, `");
-            // A key of a table in it has other names to choose from.
-            let is_own = wrong == at || own_names.contains(&wrong);
-            let what = match (kind, is_own && what.starts_with(read::NO_SUCH_KEY)) {
-                (_, false) => return (wrong, what),
-                (TierKind::Zram, _) => what.replace(", `meld`, `check_writes`", ""),
-                (TierKind::Zmeld, _) => what,
-                _ => what.replacen("expected ", "expected `kind`, ", 1),
-            };
-            (wrong, format!("{what}, `{of_all}`"))
-        });
-        let kind = read?;
-        let swap = read::value(table(swap))?;
-        Ok(Tier { name, swap, kind })
     }
 }
 
@@ -172,23 +120,6 @@ impl Kind {
             TierKind::Zswap => Kind::Zswap(Zswap::default()),
             TierKind::Disk => Kind::Disk(DiskSwap::default()),
         }
-    }
-
-    fn read(kind: TierKind, keys: Node<'_>) -> Result<Kind, Mistake> {
-        Ok(match kind {
-            TierKind::Zram => Kind::Ram(read::value(keys)?),
-            TierKind::Zmeld => {
-                let says_when = keys.get_ref().get("meld").is_some();
-                let mut device: RamDevice = read::value(keys)?;
-                device.driver = RamDriver::Zmeld;
-                if !says_when {
-                    device.meld = MeldMode::Manual;
-                }
-                Kind::Ram(device)
-            }
-            TierKind::Zswap => Kind::Zswap(read::value(keys)?),
-            TierKind::Disk => Kind::Disk(read::value(keys)?),
-        })
     }
 
     /// Finds what is wrong with it, and with others beside it. `key` is the tier's.

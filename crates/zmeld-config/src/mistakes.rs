@@ -1,23 +1,18 @@
-//! From the texts of files to values by serde, and every mistake in them with its place, its key
-//! and the way out.
+//! Every mistake in files of TOML with its place, its key and the way out.
 //!
-//! The files become one [`Tree`] of TOML values. serde ends at the first mistake, so that what is
-//! mistaken is taken out of the tree and the rest is read again, until nothing is wrong.
+//! serde ends at the first mistake, so that what is mistaken is taken out of the [`Tree`] and the
+//! rest is read again, until nothing is wrong.
 
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Range;
 
-use serde::de::{DeserializeOwned, IntoDeserializer};
-use toml::de::{DeArray, DeTable, DeValue};
+use toml::de::{DeArray, DeValue};
 use toml::Spanned;
 
-use super::files::{is_of_other_tool, place, Source};
-use super::{choices, known_elsewhere, meant};
+use super::files::{place, Source};
+use super::TIERS;
 use crate::finding::{FilePosition, Finding, Severity};
-
-/// Below this key the names are the user's own.
-pub(super) const TIERS: &str = "tier";
 
 /// A file may hold more mistakes than anybody reads at once, and each costs a reading of the whole.
 const MISTAKES_MAX: usize = 20;
@@ -34,19 +29,12 @@ pub(super) fn nearest<'a>(places: &'a Places, key: &str) -> Option<&'a FilePosit
 /// A mistake in a tree: in which bytes, and what serde says of it.
 pub(super) type Mistake = (Range<usize>, String);
 
-/// Reads a value.
-pub(super) fn value<T: DeserializeOwned>(node: Node<'_>) -> Result<T, Mistake> {
-    let read = T::deserialize(node.into_deserializer());
-    read.map_err(|err| (err.span().unwrap_or_default(), err.message().to_owned()))
-}
-
 pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// Several files as one table. A later file changes what an earlier one says key by key; a list
-/// is replaced as a whole.
+/// Several files as one table.
 pub(super) struct Tree<'t> {
-    root: Node<'t>,
-    sources: &'t [Source],
+    pub root: Node<'t>,
+    pub sources: &'t [Source],
 }
 
 /// A key with the tables that it is in, the bytes of its name and of its value, and what that is.
@@ -58,33 +46,6 @@ struct Key {
 }
 
 impl<'t> Tree<'t> {
-    pub fn merge(sources: &'t [Source]) -> (Self, Vec<Finding>) {
-        let mut whole = DeTable::new();
-        let mut wrong = Vec::new();
-        for source in sources {
-            let (parsed, errors) = DeTable::parse_recoverable(&source.text);
-            // Later errors often follow from a syntax error.
-            let parsed = parsed.into_inner();
-            let is_doubtful =
-                !errors.is_empty() || parsed.keys().any(|name| is_of_other_tool(name.get_ref()));
-            let of_other_tool = source.of_other_tool().filter(|_| is_doubtful);
-            let (at, what) = match (of_other_tool, errors.first()) {
-                (Some(found), _) => found,
-                (None, Some(error)) => {
-                    let at = error.span().map_or(source.start, |span| span.start);
-                    (at, syntax(source, at, error.message()))
-                }
-                (None, None) => {
-                    join(&mut whole, parsed);
-                    continue;
-                }
-            };
-            wrong.push(mistake(sources, at, "", what));
-        }
-        let root = Spanned::new(0..0, DeValue::Table(whole));
-        (Tree { root, sources }, wrong)
-    }
-
     /// All keys, and the root at their head.
     fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();
@@ -187,19 +148,6 @@ impl<'t> Tree<'t> {
     }
 }
 
-/// Lets `over` change `under`.
-fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
-    for (name, mut node) in over {
-        let old = under.get_mut(&**name.get_ref()).map(Spanned::get_mut);
-        if let (Some(DeValue::Table(old)), DeValue::Table(new)) = (old, node.get_mut()) {
-            join(old, mem::take(new));
-        } else {
-            under.remove(&**name.get_ref());
-            under.insert(name, node);
-        }
-    }
-}
-
 // What toml says of them.
 const UNQUOTED: &str = "string values must be quoted";
 // Of words that begin as a truth value, `inf` or `nan` does.
@@ -236,7 +184,7 @@ fn without_blanks(line: &str) -> Option<String> {
 }
 
 /// What a syntax error at a byte says, with the way out.
-fn syntax(source: &Source, at: usize, message: &str) -> String {
+pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
     let rest = source.text.get(at..).unwrap_or_default();
     // The parser names the place before a value, or the value itself.
     let quote = rest
@@ -297,7 +245,7 @@ fn syntax(source: &Source, at: usize, message: &str) -> String {
     }
 }
 
-fn mistake(sources: &[Source], at: usize, key: &str, what: String) -> Finding {
+pub(super) fn mistake(sources: &[Source], at: usize, key: &str, what: String) -> Finding {
     Finding {
         place: Some(place(sources, at)),
         ..Finding::new(Severity::Critical, key, what)
@@ -500,3 +448,93 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
 }
 
 const TEXT: &str = "a text is needed: write it in quotes, with its unit if it has one";
+
+/// More names than these are not listed.
+const LISTED_MAX: usize = 12;
+
+/// The name most likely meant, or all names, the nearest of many: the way out where a name is
+/// wrong.
+pub fn choices(wrong: &str, names: &[&str]) -> String {
+    if let Some(way_out) = known_elsewhere(wrong, names) {
+        return way_out;
+    }
+    match meant(wrong, names.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None if names.len() <= LISTED_MAX => format!("there are: {}", names.join(", ")),
+        None => {
+            let mut nearest = names.to_vec();
+            nearest.sort_by(|one, other| {
+                let likeness = |name| strsim::jaro_winkler(wrong, name);
+                likeness(other).total_cmp(&likeness(one))
+            });
+            let nearest = nearest[..3].join(", ");
+            format!("the nearest of {} are: {nearest}", names.len())
+        }
+    }
+}
+
+/// The way out for a name of other tools, or of a machine.
+fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
+    let has = |name: &str| names.contains(&name);
+    let (is_top, is_tier) = (has("tunables"), has("kind"));
+    let did_you_mean = |name: &str| format!("did you mean {name:?}?");
+    let lower = wrong.to_lowercase();
+    match lower.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        kind @ ("zram" | "zmeld" | "zswap" | "disk") if is_top => {
+            Some(format!("write [tier.NAME] and kind = \"{kind}\""))
+        }
+        "kind" | "size" | "memory_limit" | "codec" | "device" | "file" | "priority" if is_top => {
+            Some("write [tier.NAME] above it".to_owned())
+        }
+        rule @ ("recompress" | "writeback" | "meld" | "reclaim" | "guard") if is_top => {
+            Some(format!("write [watch.{rule}]"))
+        }
+        // earlyoom's, of names of processes.
+        "prefer" if has("end") => {
+            Some("write end, the list of owners and control groups that alone may be ended".into())
+        }
+        "avoid" | "ignore" if has("protect") => {
+            Some("write protect, the list of owners and control groups that are never ended".into())
+        }
+        "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
+        "vm" if has("swappiness") => Some("leave out \"vm.\"".to_owned()),
+        "swappiness" | "page_cluster" if is_top || is_tier => {
+            Some("it stands in [tunables]".to_owned())
+        }
+        "path" if has("file") => Some("write file, or device for a partition".to_owned()),
+        // zswap calls a codec as the kernel does.
+        "codec"
+        | "compressor"
+        | "comp_algorithm"
+        | "algorithm"
+        | "algo"
+        | "compression-algorithm"
+            if is_tier =>
+        {
+            let names = ["codec", "compressor"].into_iter();
+            names.filter(|name| has(name)).map(did_you_mean).next()
+        }
+        "zram-size" | "zram-fraction" | "max-zram-size" | "disksize" | "percent"
+            if is_tier && has("size") =>
+        {
+            Some("write size, with its unit: \"4096MiB\" or \"50%\"".to_owned())
+        }
+        "zram-resident-limit" | "mem_limit" if has("memory_limit") => {
+            Some(did_you_mean("memory_limit"))
+        }
+        "swap-priority" | "pri" if is_tier && has("priority") => Some(did_you_mean("priority")),
+        "writeback-device" | "backing_dev" if has("writeback") && is_tier => {
+            Some("write [tier.NAME.writeback] and its device".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The name that was most likely meant.
+fn meant<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let wrong = wrong.to_lowercase();
+    let likeness = names.map(|name| (strsim::jaro_winkler(&wrong, name), name));
+    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
+    let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0));
+    nearest.map(|(_, name)| name)
+}
