@@ -24,10 +24,11 @@ use crate::setup::plan::{
     compare, holds, revive, take_over, OnUnreadable, Plan, PlanPart, Planned,
 };
 pub use crate::setup::plan::{Done, Skipped, StandIn};
-use crate::setup::step::{Record, Step, StepContext};
+use crate::setup::step::{Record, Reversible, Step, StepContext};
 use crate::setup::steps;
 use crate::setup::swapoff_check::{self, PlannedCapacity};
-use zmeld_config::Config;
+use zmeld_config::advice::size::table_bytes;
+use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
 
 /// Outcome of a run.
@@ -159,7 +160,18 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
         }
         let name = group.name.strip_prefix("tier.").filter(|_| new);
         if let Some(tier) = name.and_then(|name| plan.config.tier(name)) {
-            crate::setup::plan::tier::add_capacity(&tier.kind, ram, &mut coming);
+            match &tier.kind {
+                Kind::Ram(device) => {
+                    let size = device.size.bytes(ram);
+                    let limit = device.memory_limit;
+                    let limit = limit.map_or(u64::MAX, |it| it.bytes(ram));
+                    coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
+                    coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
+                }
+                Kind::Zswap(_) => {}
+                // How large a drive is shows when it is on.
+                Kind::Disk(_) => coming.on_disk_bytes = u64::MAX,
+            }
         }
     }
     Ok((others, coming))
@@ -724,6 +736,23 @@ impl Run<'_> {
             state.config = config;
             revive(&mut state.records, &mut []);
         })
+    }
+}
+
+impl Step {
+    pub(crate) fn reversible(&self) -> &dyn Reversible {
+        match self {
+            Step::LoadModule(step) => step,
+            Step::AddDevice(step) => step,
+            Step::SetAttribute(step) => step,
+            Step::CreateFile(step) => step,
+            Step::FormatLuks(step) => step,
+            Step::OpenCrypt(step) => step,
+            Step::MakeSwap(step) => step,
+            Step::SwapOn(step) => step,
+            Step::SetValue(step) => step,
+            Step::SwapOff(step) => step,
+        }
     }
 }
 

@@ -294,21 +294,6 @@ pub(crate) trait Reversible {
 }
 
 impl Step {
-    pub(crate) fn reversible(&self) -> &dyn Reversible {
-        match self {
-            Step::LoadModule(step) => step,
-            Step::AddDevice(step) => step,
-            Step::SetAttribute(step) => step,
-            Step::CreateFile(step) => step,
-            Step::FormatLuks(step) => step,
-            Step::OpenCrypt(step) => step,
-            Step::MakeSwap(step) => step,
-            Step::SwapOn(step) => step,
-            Step::SetValue(step) => step,
-            Step::SwapOff(step) => step,
-        }
-    }
-
     /// The change in a few words: exact, as it is recorded and as JSON has it.
     pub fn describe(&self) -> String {
         self.reversible().describe()

@@ -9,7 +9,6 @@ mod disk;
 mod ram;
 mod stand_in;
 pub(crate) mod take_over;
-pub(crate) mod tier;
 mod tunables;
 mod warnings;
 mod zswap;
@@ -24,7 +23,7 @@ use crate::setup::journal::State;
 use crate::setup::step::{Record, Step};
 use crate::setup::steps::{self, SetAttribute};
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::{Config, Finding, FindingId, Severity, Tier};
+use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::swaps::is_swapon_busybox;
 use zmeld_linux::{Host, HostError};
 
@@ -543,7 +542,11 @@ impl Planner<'_> {
     fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
         let name = PlanPart::of_tier(tier.name.as_str());
         let mut steps = Steps::new(&name, self.records);
-        let result = self.plan(tier, priority, &mut steps);
+        let result = match &tier.kind {
+            Kind::Ram(device) => ram::plan(device, self, tier, priority, &mut steps),
+            Kind::Zswap(zswap) => zswap::plan(zswap, self, &mut steps),
+            Kind::Disk(disk) => disk::plan(disk, self, tier, priority, &mut steps),
+        };
         let mut all = steps.steps.iter();
         let is_swap = all.any(|it| matches!(it.step, Step::SwapOn(_)));
         let result = match is_swap && is_swapon_busybox(self.host) {

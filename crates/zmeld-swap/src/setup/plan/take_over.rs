@@ -9,9 +9,9 @@ use crate::migrate::import::{import, Imported};
 use crate::setup::error::Error;
 use crate::setup::step::Step;
 use crate::setup::steps::SwapOff;
-use zmeld_config::{Discard, Finding, Severity};
+use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 
-use super::{areas, tier, PlanPart, Planner, Steps};
+use super::{areas, PlanPart, Planner, Steps};
 
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
@@ -127,7 +127,7 @@ impl Planner<'_> {
         let ram = self.machine.ram_bytes;
         let page_size = rustix::param::page_size() as u64;
         for (asked, priority) in areas(config) {
-            let Some((warning, place)) = tier::conflict(&asked.kind, ram, priority) else {
+            let Some((warning, place)) = conflict(&asked.kind, ram, priority) else {
                 continue;
             };
             if !self.asked_for(asked) {
@@ -163,5 +163,37 @@ impl Planner<'_> {
                 );
             }
         }
+    }
+
+    /// Whether it is on, as an earlier run set it up.
+    fn is_active(&self, kind: &Kind, group: &str) -> bool {
+        let mut recorded = self.recorded(group);
+        match kind {
+            Kind::Zswap(_) => {
+                let zswap = self.machine.zswap.as_ref();
+                recorded.next().is_some() && zswap.is_some_and(|it| it.is_enabled)
+            }
+            Kind::Ram(_) | Kind::Disk(_) => !self.areas_of(recorded).is_empty(),
+        }
+    }
+}
+
+/// Its conflict with others' compressed swap: the warning, and its place among swap areas where it
+/// is one. None: they do not get in each other's way.
+fn conflict(
+    kind: &Kind,
+    ram_bytes: u64,
+    priority: i16,
+) -> Option<(FindingId, Option<CompressedPlace>)> {
+    match kind {
+        Kind::Ram(device) => {
+            let limit = device.memory_limit.map_or(0, |it| it.bytes(ram_bytes));
+            let size = device.size.bytes(ram_bytes);
+            let page_size = rustix::param::page_size() as u64;
+            let place = CompressedPlace::device(i32::from(priority), size, limit, page_size);
+            Some((FindingId::SecondDevice, Some(place)))
+        }
+        Kind::Zswap(_) => Some((FindingId::ZramWithZswap, None)),
+        Kind::Disk(_) => None,
     }
 }
