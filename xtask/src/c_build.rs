@@ -178,7 +178,6 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Cargo's build, made if missing.
     pub fn built(&self, log: &Log) -> Result<&Built> {
         if let Some(built) = self.built.get() {
             return Ok(built);

@@ -26,7 +26,6 @@ use crate::workspace;
 /// Of each room so many are drawn at most.
 const DRAWN: usize = 40;
 
-/// Sources, and what tests them.
 pub struct Room {
     pub name: &'static str,
     sources: Sources,
@@ -298,7 +297,6 @@ impl Room {
 /// A file, the changed one, the number of the line, and what is changed there to what.
 type Made = (PathBuf, PathBuf, usize, String);
 
-/// Fate of a room's mutants.
 #[derive(Default)]
 struct Found {
     caught: usize,

@@ -82,7 +82,6 @@ pub fn documentation(log: &Log) -> Result<Tally> {
     Tally::of_run(log, "documentation", &mut command, "broken, see above")
 }
 
-/// All tests of the workspace.
 pub fn tests(log: &Log) -> Result<Rest> {
     log.must(&mut cargo(&["test", "--workspace", "--no-run"]))?;
     Ok(Box::new(|log| {

@@ -35,9 +35,7 @@ pub(super) struct Source {
     /// All of it, behind as many empty lines as the files before it have bytes: a byte's place in
     /// it tells the file, too.
     pub text: String,
-    /// Where it begins in `text`.
     pub start: usize,
-    /// Offsets of its lines, in bytes.
     lines: Vec<usize>,
 }
 
@@ -57,7 +55,6 @@ impl Source {
         }
     }
 
-    /// Line and column of a byte.
     fn place(&self, at: usize) -> FilePosition {
         let line = self.lines.partition_point(|start| *start <= at);
         let begin = self.lines[line - 1];
@@ -99,7 +96,6 @@ impl Source {
         before.rfind('\n').map_or(0, |end| end + 1)
     }
 
-    /// The line of a byte.
     pub fn line(&self, at: usize) -> &str {
         let line = self.text[self.line_start(at)..].lines().next();
         line.unwrap_or_default()

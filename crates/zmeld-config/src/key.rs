@@ -21,7 +21,6 @@ where
     Ok(number.and_then(|it| T::try_from(it).ok()))
 }
 
-/// A text that `parse` understands.
 pub(super) fn by<'de, T, D: Deserializer<'de>>(
     it: D,
     parse: fn(&str) -> Result<T, String>,
@@ -32,7 +31,6 @@ pub(super) fn by<'de, T, D: Deserializer<'de>>(
         .map_err(Error::custom)
 }
 
-/// An absolute path.
 pub(super) fn absolute<'de, D: Deserializer<'de>>(it: D) -> Result<Option<PathBuf>, D::Error> {
     by(it, |text| {
         match text.starts_with('/') && !text.contains(char::is_control) {

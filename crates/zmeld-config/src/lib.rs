@@ -233,9 +233,6 @@ impl Config {
     }
 
     /// Reads a part of another file: its mistakes have no place.
-    ///
-    /// # Errors
-    /// All that is wrong.
     pub fn from_part(text: &str) -> Result<Config, ConfigError> {
         without_places(Self::from_text(Path::new(""), text)).map(|loaded| loaded.config)
     }
@@ -245,7 +242,6 @@ impl Config {
         Self::loaded(understand(&tree, wrong, false), sources)
     }
 
-    /// Reads all tables of the files.
     fn read(root: Node<'_>) -> Result<Config, Mistake> {
         let mut table = match root.into_inner() {
             DeValue::Table(table) => table,
@@ -388,7 +384,6 @@ fn join<'t>(under: &mut DeTable<'t>, over: DeTable<'t>) {
     }
 }
 
-/// Reads a value.
 fn value<T: DeserializeOwned>(node: Node<'_>) -> Result<T, Mistake> {
     let read = T::deserialize(node.into_deserializer());
     read.map_err(|err| (err.span().unwrap_or_default(), err.message().to_owned()))

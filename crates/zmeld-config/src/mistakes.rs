@@ -17,7 +17,6 @@ use crate::finding::{FilePosition, Finding, Severity};
 /// A file may hold more mistakes than anybody reads at once, and each costs a reading of the whole.
 const MISTAKES_MAX: usize = 20;
 
-/// Positions of keys.
 pub(super) type Places = BTreeMap<String, FilePosition>;
 
 /// Position of a key, or of the nearest table or list that it is in.
@@ -31,7 +30,6 @@ pub(super) type Mistake = (Range<usize>, String);
 
 pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// Several files as one table.
 pub(super) struct Tree<'t> {
     pub root: Node<'t>,
     pub sources: &'t [Source],
@@ -139,7 +137,6 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// Takes a part out.
     pub fn remove(&mut self, part: &str) {
         let keys = self.keys();
         for key in keys.iter().filter(|key| key.path == part) {
@@ -390,7 +387,6 @@ fn is_table(path: &str) -> bool {
         )
 }
 
-/// A value in words.
 fn description(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the text {text:?}"),

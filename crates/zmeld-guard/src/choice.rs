@@ -29,7 +29,6 @@ pub(crate) enum Right {
     Kept(&'static str),
 }
 
-/// An owner's figures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnerFigures {
     pub right: Right,
@@ -45,7 +44,6 @@ pub(crate) struct OwnerFigures {
     pub is_nobody: bool,
 }
 
-/// Choice of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Of the owner at that place.
@@ -56,7 +54,6 @@ pub(crate) enum Verdict {
     Nobody,
 }
 
-/// Bytes all owners took.
 pub(crate) fn went_bytes(owners: &[OwnerFigures]) -> u64 {
     owners.iter().map(|it| it.took_bytes).sum()
 }

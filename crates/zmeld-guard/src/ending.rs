@@ -46,7 +46,6 @@ pub(crate) struct Ending {
     pub process: Process,
     since: Instant,
     killed: Option<Instant>,
-    /// It goes with all of its group.
     is_whole: bool,
     /// It was told that it waits in the kernel.
     is_given_up: bool,
@@ -71,7 +70,6 @@ pub(crate) enum Task {
     Mark(Arc<OpenGroup>),
 }
 
-/// Its mailbox.
 pub(crate) fn ender(
     host: &Host,
     rule: &GuardRule,

@@ -9,7 +9,6 @@ use zmeld_linux::amount::{bytes_text, percent_text as percent};
 use crate::guard_loop::Seen;
 use crate::memory::{is_soon, Sample};
 
-/// Why something has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// Programs can take no more.
@@ -25,13 +24,11 @@ pub(crate) enum Event {
     Short(bool, Sample),
     /// Something would have to end, and nothing is.
     Nothing(Cause, Sample, Account),
-    /// Some would be ended, or are.
     Would(Victim),
     Ends(Victim),
     Ended(Round),
     /// It was looked; the last of what is said of a look, and not told.
     Looked(Seen),
-    /// Something cannot be looked at.
     Failed(Arc<str>),
 }
 
@@ -52,14 +49,11 @@ pub(crate) struct Account {
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
     pub account: Account,
-    /// Of the first one.
     pub group: Arc<str>,
     pub process: Arc<str>,
     pub pid: u32,
     pub score: u32,
-    /// How many.
     pub processes: u64,
-    /// With all of its group.
     pub is_whole: bool,
     pub cause: Cause,
     pub sample: Sample,

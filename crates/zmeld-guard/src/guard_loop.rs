@@ -48,7 +48,6 @@ const FILES: u64 = 8192;
 /// Above what rtkit gives to any user who asks (20), below the kernel's own threads (50).
 const PRIORITY: &str = "40";
 
-/// Figures of each look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub now: Instant,
@@ -153,9 +152,6 @@ pub struct GuardLoop {
 
 impl GuardLoop {
     /// One that does all that has to be waited for itself, or by threads.
-    ///
-    /// # Errors
-    /// When the machine cannot be looked at.
     pub fn new(
         host: Host,
         rule: GuardRule,
@@ -248,7 +244,6 @@ impl GuardLoop {
         self.pause(&sample)
     }
 
-    /// Why something has to end now.
     fn cause(&self, sample: &Sample) -> Option<Cause> {
         let little = end_below(&self.rule, sample);
         if sample.headroom_bytes < little {

@@ -85,7 +85,6 @@ impl Outbox {
     }
 }
 
-/// Runs `on_end`.
 struct Runner {
     command: Vec<String>,
     running: Vec<Child>,

@@ -42,7 +42,6 @@ const STALE: Duration = Duration::from_secs(3);
 /// Figures of more devices are not handed over.
 const DEVICES_MAX: usize = 64;
 
-/// Figures of one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
     /// Memory that programs can have: what is available, what they have in RAM, and what is in
@@ -60,7 +59,6 @@ pub(crate) struct Sample {
     pub stalled: Option<f64>,
 }
 
-/// A sample's sources.
 #[derive(Debug)]
 pub(crate) struct MemoryMonitor {
     meminfo: OpenFile,
@@ -183,7 +181,6 @@ impl MemoryMonitor {
     }
 }
 
-/// Whether headroom is gone in the window.
 pub(crate) fn is_soon(seen: &Sample) -> bool {
     (seen.headroom_bytes as f64) < seen.goes * WINDOW.as_secs_f64()
 }
@@ -210,7 +207,6 @@ impl Pressure {
     }
 }
 
-/// Room of a compressed device.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     free_bytes: u64,
@@ -299,7 +295,6 @@ fn pool_bytes(host: &Host) -> Option<u64> {
     is_on.then_some(pool_max_bytes(total, percent.ok()?))
 }
 
-/// A compressed device that is swapped to.
 #[derive(Debug)]
 struct SwapDevice {
     name: String,

@@ -94,7 +94,6 @@ fn make_folder(host: &Host) -> Result<(), HostError> {
     root_owned::make_folder(&host.path(FOLDER), owner)
 }
 
-/// Notes what it is told.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     host: Host,

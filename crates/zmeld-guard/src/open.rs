@@ -20,7 +20,6 @@ pub(crate) fn touched() -> Vec<u8> {
     vec![1; BUFFER_BYTES]
 }
 
-/// An open file of the kernel.
 #[derive(Debug)]
 pub(crate) struct OpenFile(File);
 

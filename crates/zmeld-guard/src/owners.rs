@@ -72,7 +72,6 @@ pub(crate) const NOT_NAMED: &str = "[watch.guard] end does not name it";
 /// Identity of an owner.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Place {
-    /// A group's directory.
     Group(PathBuf),
     /// A user's number: his processes that are in no owner's group.
     User(u32),
@@ -80,12 +79,10 @@ pub(crate) enum Place {
     Nobody,
 }
 
-/// Memory holder.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub id: u64,
     pub place: Place,
-    /// Path of his process list.
     pub list: PathBuf,
     pub shown: String,
     pub right: Right,
@@ -104,7 +101,6 @@ pub(crate) fn id(of: &(impl Hash + ?Sized)) -> u64 {
     KEYS.hash_one(of)
 }
 
-/// Memory held, and its growth.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HeldMemory {
     /// In RAM: what programs wrote and files in memory (tmpfs).
@@ -117,7 +113,6 @@ pub(crate) struct HeldMemory {
     pub rate: f64,
 }
 
-/// Recent holdings.
 #[derive(Debug, Default)]
 pub(crate) struct History(HashMap<u64, (Ring<u64>, Instant)>);
 
@@ -173,7 +168,6 @@ pub(crate) struct Groups {
     own: Option<PathBuf>,
 }
 
-/// A process's place.
 pub(crate) enum ProcessPlace {
     /// In groups: where its memory is counted, and where it is listed.
     In(PathBuf, PathBuf),
@@ -193,10 +187,8 @@ pub(crate) struct GroupRule {
     pub is_avoided: bool,
 }
 
-/// Rules on groups, by id.
 pub(crate) type SaidOf = HashMap<u64, GroupRule>;
 
-/// A process of an owner.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub pid: u32,
@@ -219,13 +211,11 @@ pub(crate) struct Passed {
     is_counted: bool,
 }
 
-/// Holders of memory and their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     pub owners: Vec<Owner>,
     pub members: Vec<Member>,
     pub passed: Vec<Passed>,
-    /// Bytes in RAM of all owners.
     pub ram_bytes: u64,
 }
 
@@ -806,7 +796,6 @@ fn thread_status(host: &Host, pid: u32) -> Option<String> {
     all.find(|text| process::status(text, "VmRSS").is_some())
 }
 
-/// `/proc/PID/status` of a process that has memory.
 #[derive(Debug)]
 pub(crate) struct Status {
     pub name: String,

@@ -27,7 +27,6 @@ const LISTED_MAX: usize = 4;
 /// A process's growth is told by the list before, where it is no older.
 const LISTED_WITHIN: Duration = Duration::from_secs(3);
 
-/// A request and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub asked: Option<Instant>,
@@ -38,7 +37,6 @@ pub(crate) struct Plan {
     pub can_bytes: u64,
     /// Processes that were told to end, with their owners; and whether they wait in the kernel.
     pub going: Vec<(u64, u32, bool)>,
-    /// Those that have gone, to be closed.
     pub retired: Vec<Process>,
 
     pub is_new: bool,
@@ -65,7 +63,6 @@ impl Plan {
 /// Key of memory in RAM beside owners.
 const IN_RAM: u64 = 0;
 
-/// Maker of plans.
 pub(crate) struct Planner {
     host: Host,
     rule: GuardRule,
@@ -260,9 +257,6 @@ fn in_ram_bytes(host: &Host) -> u64 {
 /// How much programs can take, and below what something is ended. Then who holds memory, the largest
 /// first, a line each: what he holds, whether he may be ended, and which of his processes would go
 /// first. At last names in the rule that nobody has.
-///
-/// # Errors
-/// When the machine cannot be looked at.
 pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
     let groups = Groups::find(host, rule)?;
     let mut planner = Planner::new(host.clone(), rule.clone(), false);

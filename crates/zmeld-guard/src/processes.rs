@@ -44,7 +44,6 @@ const SHARED_TIMES: u64 = 4;
 /// Groups that the kernel ends whole are no deeper below an owner's.
 const WHOLE_DEPTH_MAX: usize = 16;
 
-/// A group of processes.
 #[derive(Debug)]
 pub(crate) struct OpenGroup {
     pub id: u64,
@@ -52,7 +51,6 @@ pub(crate) struct OpenGroup {
     pub shown: Arc<str>,
     /// Its directory; none outside of owners' groups.
     pub directory: Option<PathBuf>,
-    /// The owner's.
     top: PathBuf,
     /// All of it ends: what was there then, in ticks after the boot.
     pub since: OnceLock<u64>,
@@ -67,7 +65,6 @@ pub(crate) struct OpenGroup {
     pub left: AtomicUsize,
 }
 
-/// Handle of a process.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub fd: OwnedFd,
@@ -77,7 +74,6 @@ pub(crate) struct Handle {
     pub is_gone: AtomicBool,
 }
 
-/// A process that may be ended.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub group: Arc<OpenGroup>,

@@ -11,7 +11,6 @@ use std::vec::Drain;
 
 use crate::Error;
 
-/// Somebody who works on a thing.
 pub(crate) struct Worker<T> {
     /// It, while it is here.
     thing: Option<Box<T>>,
@@ -66,7 +65,6 @@ impl<T: Send + 'static> Worker<T> {
         Ok(Worker { thing, by })
     }
 
-    /// The thing, where it is here.
     pub fn get(&mut self) -> Option<&mut T> {
         if let (None, By::Thread(papers, _)) = (&self.thing, &self.by) {
             let papers = papers.try_lock();
@@ -131,7 +129,6 @@ impl<T: Send + 'static> Mailbox<T> {
         &self.waiting
     }
 
-    /// Once a look.
     pub fn send(&mut self) {
         if let Some(sent) = self.worker.get().filter(|_| !self.waiting.is_empty()) {
             std::mem::swap(sent, &mut self.waiting);

@@ -269,7 +269,6 @@ impl Recipe {
         Ok(())
     }
 
-    /// Variants and cases go by their names.
     fn names(&self) -> Result<(), String> {
         let swaps = |it: &&Variant| it.unlimited && (it.swaps() || it.slow_disk.is_some());
         if let Some(variant) = self.variants.iter().find(swaps) {

@@ -238,7 +238,6 @@ impl Fstab {
     }
 }
 
-/// The lines of fstab.
 fn table(tree: &Tree) -> Vec<Entry> {
     let bytes = tree.read(Path::new(PATH), BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

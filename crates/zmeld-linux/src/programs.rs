@@ -24,12 +24,10 @@ const NAMED_MAX: usize = 4096;
 
 /// A program with pages in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // Names say it.
 pub struct Program {
-    /// Its name, as `/proc/PID/comm` has it.
     pub name: String,
-    /// Its number.
     pub pid: u32,
-    /// Its bytes in swap.
     pub swapped_bytes: u64,
 }
 
@@ -156,9 +154,6 @@ fn named_above<'a>(hierarchy: &Hierarchy, group: &'a Path) -> &'a Path {
 /// The first program, if any, that holds up whoever wants the lock of its memory: swapoff waits
 /// for it as long, and no signal ends that wait. Asked are those with pages in swap, or all:
 /// swapoff goes to those, too, that had some.
-///
-/// # Errors
-/// When programs cannot be listed.
 pub fn holder(host: &Host, all: bool) -> Result<Option<Program>, HostError> {
     if host.root() != Path::new("/") {
         return Ok(None);

@@ -9,12 +9,10 @@ use std::sync::Arc;
 
 /// One mapping, sizes in pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Names say it.
 pub struct Mapping {
-    /// First address.
     pub start: u64,
-    /// First address behind it.
     pub end: u64,
-    /// It may be read.
     pub readable: bool,
     /// Its pages are copied when they are written.
     pub private: bool,
@@ -24,21 +22,14 @@ pub struct Mapping {
     pub device: (u32, u32),
     /// Its name in smaps.
     pub name: Arc<str>,
-    /// In RAM.
     pub rss: u64,
     /// Of these, touched since that was last forgotten.
     pub referenced: u64,
-    /// Of no file.
     pub anonymous: u64,
-    /// In swap.
     pub swap: u64,
-    /// Shared by samepage merging.
     pub ksm: u64,
-    /// In huge pages.
     pub huge: u64,
-    /// Of hugetlbfs.
     pub hugetlb: u64,
-    /// Its flags.
     pub flags: VmFlags,
 }
 

@@ -77,7 +77,6 @@ struct Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EventKind {
-    /// A process is submitted.
     Arrival(usize),
     /// A script moves a process to a processor.
     Scripted(usize, usize),
@@ -207,7 +206,6 @@ struct Engine<'a> {
     end: u64,
 }
 
-/// The machine's costs in picoseconds.
 struct CostTable {
     fault: u64,
     move_page: u64,

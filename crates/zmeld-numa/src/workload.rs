@@ -163,12 +163,12 @@ const PROCESSES_MAX: usize = 1_000_000;
 /// A set of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[allow(missing_docs)] // Names say it.
 pub struct Workload {
     /// How many; where a scenario does not say, six for each processor.
     pub processes: usize,
     /// Run time with all memory local, in milliseconds.
     pub run_time_ms: Quantity,
-    /// Resident memory in KB (1024 bytes).
     pub size_kb: Quantity,
     /// Share of the run time spent in memory accesses, `a`, 0 to 1.
     pub access_share: f64,
@@ -180,9 +180,7 @@ pub struct Workload {
     pub skew: f64,
     /// KB of new pages first touched, per second spent in accesses to new places; the oldest pages are freed.
     pub renewal_kb_per_s: f64,
-    /// When they are submitted.
     pub arrivals: Arrivals,
-    /// Their placement.
     pub start: StartNode,
 }
 

@@ -19,7 +19,6 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// The word before the advice.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Tone::Neutral => "Note",
@@ -36,13 +35,11 @@ pub(crate) enum Block {
     Paragraph(String),
     /// A sentence or two that stand out.
     Advice(Tone, String),
-    /// Names with values.
     Values(Vec<(String, String)>),
     /// Points, one below the other.
     List(Vec<String>),
     /// Commands or file contents, shown as they are.
     Code(String),
-    /// A table.
     Table(Table),
     /// A plot, on pages alone: its figures belong in a table.
     Plot(Plot),

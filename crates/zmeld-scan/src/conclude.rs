@@ -17,7 +17,6 @@ use crate::result::{
 pub(crate) struct CodecSums {
     pub contents: CompressionSums,
     pub repeats: CompressionSums,
-    /// Overlap of the two.
     pub overlap: Overlap,
     pub compress: Histogram,
     pub decompress: Histogram,

@@ -64,7 +64,6 @@ impl PageRecord {
     }
 }
 
-/// All pages, while they are being read.
 pub(crate) struct Contents {
     shards: Vec<Mutex<Vec<PageRecord>>>,
 }
@@ -91,7 +90,6 @@ impl Contents {
         shard.push(record);
     }
 
-    /// Sorts with so many threads.
     pub fn sort(self, threads: usize) -> SortedContents {
         let shards = self.shards.into_iter();
         let shards = shards.map(|shard| shard.into_inner().expect("no worker panicked"));
@@ -107,20 +105,17 @@ impl Contents {
     }
 }
 
-/// All pages, equal ones together.
 pub(crate) struct SortedContents {
     shards: Vec<Vec<PageRecord>>,
 }
 
 impl SortedContents {
-    /// Every content's pages.
     pub fn groups(&self) -> impl Iterator<Item = &[PageRecord]> {
         self.shards
             .iter()
             .flat_map(|shard| shard.chunk_by(PageRecord::same_content))
     }
 
-    /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.shards.iter().map(|shard| shard.len() as u64).sum()
     }

@@ -310,7 +310,6 @@ fn duplicate_section(result: &ScanResult) -> Section {
     section.values(values)
 }
 
-/// Number of programs shown at first.
 const PROGRAMS_SHOWN: usize = 10;
 
 /// The table of programs: the first so many.

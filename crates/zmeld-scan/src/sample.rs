@@ -140,12 +140,10 @@ impl Sampler {
         });
     }
 
-    /// Whether every page was taken.
     pub fn is_complete(&self) -> bool {
         self.threshold.load(Ordering::Relaxed) == u64::MAX
     }
 
-    /// How many contents were compressed.
     pub fn measured(&self) -> u64 {
         self.contents.lock().expect("no worker panicked").len() as u64
     }

@@ -101,7 +101,6 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
     Ok(())
 }
 
-/// State and counts of one thread.
 struct ScanWorker {
     benches: Vec<CodecMeasurement>,
     zero: u64,

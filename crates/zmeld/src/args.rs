@@ -99,7 +99,6 @@ const NOT_IN_SURVEYS: [&str; 14] = [
     "require_duplicates",
 ];
 
-/// Contents that a sketch may keep.
 const SKETCHES: RangeInclusive<i64> = SKETCH_MIN as i64..=SKETCH_MAX as i64;
 
 /// A survey: a small file that says what memory holds, for who runs many machines.

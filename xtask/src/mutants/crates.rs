@@ -188,7 +188,6 @@ struct Place {
     is_primary: bool,
 }
 
-/// Builds the tests of these packages.
 fn build(log: &Log, copy: &Path, packages: &[&str]) -> Result<Built> {
     let mut command = cargo(&["test", "--no-run", "--lib", "--bins", "--tests"]);
     command.current_dir(copy);

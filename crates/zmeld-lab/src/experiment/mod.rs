@@ -102,9 +102,6 @@ pub trait Kept: Serialize + DeserializeOwned {
     fn state(&mut self) -> (bool, &mut HostFacts, &mut bool);
 
     /// Makes the runs that are left, as far as it is not stopped.
-    ///
-    /// # Errors
-    /// As [`Kept::make_runs`].
     fn carry_out(&mut self, lab: &mut Lab<'_>) -> Result<(), Error>;
 
     /// Says what the runs that there are come to.
@@ -186,7 +183,6 @@ pub struct Lab<'a> {
     pub(crate) disk: Option<variant::GuestDisk>,
     /// Files and environment of commands, if not this program's own.
     pub(crate) world: Option<World>,
-    /// Boot images of machines, by case.
     boot_images: BTreeMap<String, BootImage>,
     _lock: FileLock,
     listener: &'a mut dyn FnMut(Event<'_>),
@@ -629,7 +625,6 @@ impl Lab<'_> {
     }
 }
 
-/// An error where everything is left out.
 fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Error> {
     match why.collect::<Option<Vec<&str>>>() {
         Some(why) => Err(Error::Missing(why.join("; "))),

@@ -284,14 +284,12 @@ fn describe_end(ended: &WorkloadEnd) -> String {
     }
 }
 
-/// Observer of a running workload.
 struct RunObserver<'a> {
     group: &'a RunGroup,
     /// Whether the run has a limit, or is one to set it by.
     limited: bool,
     budget: Option<u64>,
     devices: &'a [String],
-    /// Bytes that zswap held before.
     zswap_before_bytes: u64,
     series: Series,
     swapped_max_bytes: u64,

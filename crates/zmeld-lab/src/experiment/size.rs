@@ -203,7 +203,6 @@ impl Lab<'_> {
     }
 }
 
-/// The next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Unlimited,

@@ -31,7 +31,6 @@ pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
         )
 }
 
-/// Does nothing swap with it?
 fn swaps(search: &SizeSearch, of: &VariantSearch) -> bool {
     let mut variants = search.recipe.variants.iter();
     variants.any(|variant| variant.name == of.name && variant.swaps())
@@ -77,7 +76,6 @@ fn answer(search: &SizeSearch) -> String {
     format!("`{name}`{footprint} needs {}.", parts.join("; "))
 }
 
-/// One row a variant.
 fn answers_table(search: &SizeSearch) -> Table {
     let all = || search.variants.iter().filter(|it| it.left_out.is_none());
     let found = all().filter_map(|variant| variant.least.filter(|least| !least.unlimited));
@@ -140,7 +138,6 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Findings, in words.
 fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
     let mut all = Vec::new();
     let asked = &search.question;

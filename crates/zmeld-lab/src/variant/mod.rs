@@ -159,7 +159,6 @@ impl Variant {
         tiers.any(|tier| tier.get("kind").and_then(toml::Value::as_str) == Some(kind))
     }
 
-    /// The configuration, sizes put in.
     fn config(&self, bases: SizeBases, disk: &Path) -> Result<Config, Error> {
         let mut tiers = toml::Table::new();
         for (name, tier) in &self.tier {

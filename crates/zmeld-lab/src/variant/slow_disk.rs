@@ -181,7 +181,6 @@ impl Drop for AttachedDisk {
     }
 }
 
-/// Takes a device and its limits away.
 pub(crate) fn detach(device: &Path) -> Result<(), Error> {
     if device.file_name().is_none() {
         return Ok(());

@@ -172,7 +172,6 @@ pub(crate) struct World {
     pub environment: BTreeMap<String, String>,
 }
 
-/// The request to the guest.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestRequest {
     /// One case, without a limit of its own, and one variant.
@@ -212,7 +211,6 @@ impl FilesHere {
     }
 }
 
-/// The guest's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestAnswer {
     machine: HostFacts,

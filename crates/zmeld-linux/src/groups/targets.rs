@@ -187,7 +187,6 @@ impl Targets {
     }
 }
 
-/// A group's marks.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     /// Why it is protected.

@@ -44,7 +44,6 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         .section(settings)
 }
 
-/// Why every policy comes out the same.
 fn nothing_moved(scenario: &Scenario) -> String {
     let case = &scenario.case;
     let (processes, processors) = (case.workload.processes, case.machine.processors_total());
@@ -96,7 +95,6 @@ fn samples(scenario: &Scenario) -> Samples {
     }
 }
 
-/// Each policy's saving, with its interval.
 fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
     let title = format!("Time saved over {base}, with 95 % intervals (more is better)");
     let bars = Bars::new(&title, "share of total time", Unit::Fraction);

@@ -31,7 +31,6 @@ pub(crate) fn simulated(load: &str) -> String {
     )
 }
 
-/// The processes of a scenario.
 pub(crate) fn load(scenario: &Scenario) -> String {
     let workload = &scenario.case.workload;
     let size = units::count_real(workload.size_kb.mean());

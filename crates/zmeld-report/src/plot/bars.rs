@@ -58,7 +58,6 @@ impl Bars {
         self
     }
 
-    /// Text behind a bar.
     fn shown(&self, values: &[Estimate]) -> String {
         match values {
             [value] if value.has_interval() => self.axis.unit.format_estimate(*value),

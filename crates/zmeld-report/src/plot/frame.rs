@@ -25,7 +25,6 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The frame for values on either axis.
     pub fn new(
         (x, xs): (&'a Axis, impl Iterator<Item = f64>),
         (y, ys): (&'a Axis, impl Iterator<Item = f64>),

@@ -49,7 +49,6 @@ impl Scale {
         scale
     }
 
-    /// Both ends become ticks.
     fn place_ticks(&mut self) {
         let step = nice_step((self.high - self.low) / TICKS, self.unit);
         let (first, last) = ((self.low / step).floor(), (self.high / step).ceil());

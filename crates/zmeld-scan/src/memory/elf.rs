@@ -112,7 +112,6 @@ pub(crate) fn is_core(start: &[u8]) -> bool {
         }
 }
 
-/// A PT_LOAD program header.
 #[derive(Debug)]
 struct Segment {
     index: u32,

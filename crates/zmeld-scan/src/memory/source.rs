@@ -38,10 +38,9 @@ impl RegionId {
 /// Owner of a region.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[allow(missing_docs)] // Names say it.
 pub enum Owner {
-    /// A live process.
     Process {
-        /// Its number.
         pid: i32,
         /// Its name, as `/proc/PID/stat` has it (at most 15 bytes).
         comm: Arc<str>,
@@ -50,14 +49,11 @@ pub enum Owner {
     Device(PathBuf),
     /// A regular file or block device.
     File(PathBuf),
-    /// A segment of a dump.
     Dump {
-        /// The dump.
         path: PathBuf,
         /// Index of the program header, or of the range.
         segment: u32,
     },
-    /// Standard input or another stream.
     Stdin,
 }
 
@@ -429,14 +425,12 @@ impl fmt::Display for Note {
 
 /// Findings of a visit beside the bytes.
 #[derive(Debug, Clone, Default)]
+#[allow(missing_docs)] // Names say it.
 pub struct Visit {
     /// Every region of which a page was delivered; index is the region's number.
     pub regions: Vec<Region>,
-    /// Pages by what they are.
     pub counted: Counted,
-    /// Undelivered memory, by reason.
     pub skipped: Skips,
-    /// Limits of the result's precision.
     pub notes: Vec<Note>,
     /// `stop` was set before everything was read.
     pub interrupted: bool,

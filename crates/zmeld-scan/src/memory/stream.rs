@@ -89,7 +89,6 @@ impl Input<'_> {
     }
 }
 
-/// A visit under way.
 struct StreamVisit<'a> {
     input: Input<'a>,
     buffer: Buffer,

@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use rayon::{Scope, ThreadPoolBuilder};
 
 struct Workers<'a, W, F> {
-    /// A state of its own for each.
     states: Vec<Mutex<W>>,
     stop: &'a AtomicBool,
     work: F,

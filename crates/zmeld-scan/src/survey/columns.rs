@@ -282,7 +282,6 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-/// The schema, in Parquet's own language.
 fn message() -> String {
     let mut fields: Vec<String> = Vec::new();
     let mut add = |kind: &str, names: &str| {

@@ -9,7 +9,6 @@ pub(crate) struct Reservoir<T> {
     /// How many came by.
     pub seen: u64,
     chance: fastrand::Rng,
-    /// Drawn items.
     pub drawn: Vec<T>,
 }
 

@@ -123,7 +123,6 @@ pub(crate) struct OwnerResult {
 /// Survey of a machine.
 #[derive(Debug, Clone)]
 pub struct Survey {
-    /// The machine, as its key names it.
     pub(crate) machine: String,
     pub(crate) id: String,
     /// When reading began.
@@ -136,7 +135,6 @@ pub struct Survey {
     pub selection: Option<String>,
     /// Hashes that were kept of each owner.
     pub(crate) sketch_size: u64,
-    /// The program that wrote it.
     pub(crate) version: String,
     pub(crate) elapsed: Duration,
     pub(crate) cpu: Duration,
@@ -150,7 +148,6 @@ pub struct Survey {
     pub(crate) held: u64,
     /// Whether the kernel says who waits for memory; where not, nothing gave way.
     pub(crate) is_pressure_told: bool,
-    /// Limits of its precision.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -302,7 +299,6 @@ fn together(small: Vec<Planned>) -> Planned {
     all
 }
 
-/// Parameters of reading that all owners share.
 struct Reading<'a> {
     key: &'a Key,
     options: &'a SurveyOptions,
@@ -463,7 +459,6 @@ impl Reading<'_> {
     }
 }
 
-/// State of one owner's pages.
 struct OwnerState<'a> {
     collector: Collector,
     objects: &'a mut Objects,

@@ -344,7 +344,6 @@ impl Maker<'_> {
     }
 }
 
-/// The name of a device's unit.
 pub(crate) fn device_unit(device: &Location) -> String {
     unit_name(&device.path(), "device")
 }

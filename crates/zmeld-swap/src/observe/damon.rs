@@ -9,7 +9,6 @@ use zmeld_linux::Host;
 
 /// The module that reclaims by itself; in the kernel or not, it has its folder.
 const MODULE: &str = "/sys/module/damon_reclaim/parameters/enabled";
-/// The folder of DAMON's threads.
 const THREADS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Somebody who reclaims ahead of time by DAMON.

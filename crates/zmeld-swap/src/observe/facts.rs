@@ -8,12 +8,10 @@ use zmeld_linux::Host;
 
 /// The service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // Names say it.
 pub enum Services {
-    /// systemd.
     Systemd,
-    /// OpenRC.
     OpenRc,
-    /// Neither, or another.
     Unknown,
 }
 

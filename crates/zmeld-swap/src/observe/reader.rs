@@ -174,7 +174,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The warning about an unread file.
 fn warning(err: HostError) -> Warning {
     let (path, problem) = match err {
         HostError::File(err) => match err.cause.kind() {

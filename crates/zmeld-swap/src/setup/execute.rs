@@ -125,9 +125,6 @@ fn apply(
 }
 
 /// Whether a plan may be applied: whether the pages of what it switches off fit back.
-///
-/// # Errors
-/// Checks of [`up`] before it changes anything.
 pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
@@ -178,9 +175,6 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
 }
 
 /// The indexes of the records that [`down`] takes back, ascending.
-///
-/// # Errors
-/// Checks of [`down`] before it changes anything.
 pub fn may_go_down(
     host: &Host,
     records: &[Record],
@@ -308,9 +302,7 @@ struct Run<'a> {
     /// Not while it goes back, which nobody asked to force.
     force: bool,
     only_named: bool,
-    /// Its number in the records.
     number: u64,
-    /// Records of earlier runs.
     found: Vec<Record>,
     /// Records of those that it took back, in the order in which they were applied.
     removed: Vec<Record>,

@@ -168,7 +168,6 @@ impl<'a> StepContext<'a> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
-    /// The group's steps begun so far.
     pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &'a Record> {
         let group = self.group;
         self.records.iter().filter(move |it| it.group == group)

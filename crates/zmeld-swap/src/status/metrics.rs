@@ -11,7 +11,6 @@ use crate::observe::reclaimed::ReclaimedGroup;
 use crate::observe::{Device, Observation, TierState};
 use crate::status::findings::{Finding, Severity};
 
-/// A metric with all its samples.
 struct Family {
     name: &'static str,
     /// A `gauge` goes up and down, a `counter` up until a reset.

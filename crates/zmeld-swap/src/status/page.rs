@@ -104,7 +104,6 @@ pub fn details(mut document: Document, status: &Status) -> Document {
     document.section(problems(status))
 }
 
-/// Problems of reading.
 fn problems(status: &Status) -> Section {
     let warnings = status.observation.warnings.iter();
     let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();

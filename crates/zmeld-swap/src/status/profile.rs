@@ -14,18 +14,14 @@ use zmeld_report::units::bytes;
 
 /// A kind of machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // Names say it.
 pub enum Profile {
-    /// Somebody sits in front of it.
     Desktop,
-    /// Services run on it.
     Server,
     /// The same with at most 2 GiB of RAM.
     Small,
-    /// Virtual machines run on it.
     VmHost,
-    /// A kubelet runs on it.
     Kubernetes,
-    /// A Raspberry Pi.
     Pi,
 }
 
@@ -112,7 +108,6 @@ impl Profile {
         })
     }
 
-    /// Its unmet requirement.
     fn missing(self, host: &Host) -> Option<String> {
         match self {
             Profile::Pi => {

@@ -451,7 +451,6 @@ impl Watcher {
         self.keep(listener);
     }
 
-    /// Records the history for the next watch.
     fn keep(&self, listener: &mut Listener<'_>) {
         if self.dry_run {
             return;

@@ -76,7 +76,6 @@ impl FileArgs {
         Config::load(&self.root, self.named())
     }
 
-    /// The file that was named.
     pub fn named(&self) -> Option<&Path> {
         self.file.as_deref().or(self.config.as_deref())
     }

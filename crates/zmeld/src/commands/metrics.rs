@@ -54,7 +54,6 @@ pub fn text_for_others(host: &Host, config: &Config) -> String {
     rendered(host, config, &now)
 }
 
-/// Metrics for this user.
 fn text(host: &Host, config: &Config) -> String {
     rendered(host, config, &Observation::read(host, page_size()))
 }

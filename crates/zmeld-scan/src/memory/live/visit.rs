@@ -146,7 +146,6 @@ struct MappingVisit {
     object_kind: RegionKind,
     own: OnceLock<Option<RegionId>>,
     object: OnceLock<Option<RegionId>>,
-    /// Pages found present so far.
     found: AtomicU64,
 }
 

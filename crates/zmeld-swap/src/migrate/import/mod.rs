@@ -50,9 +50,6 @@ pub struct Imported {
 
 /// Reads what is set up on the machine whose root directory is `root` and which
 /// has `ram_bytes` of RAM. RAM is needed for sizes that only arithmetic can tell.
-///
-/// # Errors
-/// When a file is there and cannot be read.
 pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     let mut imported = Imported::default();
     let rpi = rpi_swap::import(root, ram_bytes, &mut imported)?;
@@ -130,16 +127,12 @@ fn place_of(file: &Path, text: &str) -> Option<&'static str> {
 
 /// A boot-time swap tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // Names say it.
 pub enum Tool {
-    /// Lines of `/etc/fstab`.
     Fstab,
-    /// Lines of `/etc/crypttab`.
     Crypttab,
-    /// Debian's zram-tools.
     ZramTools,
-    /// systemd's zram-generator.
     ZramGenerator,
-    /// Raspberry Pi OS's rpi-swap.
     RpiSwap,
 }
 
@@ -329,7 +322,6 @@ fn swap_options(options: &str) -> SwapOptions<'_> {
 }
 
 impl SwapOptions<'_> {
-    /// Names what was not taken.
     fn note(&self, line: &SourceLine, into: &mut Imported) {
         for (option, why) in &self.wrong {
             into.left(line, &format!("option {option:?}: {why}"));
@@ -340,7 +332,6 @@ impl SwapOptions<'_> {
     }
 }
 
-/// A line of another tool's file.
 #[derive(Debug, Clone)]
 struct SourceLine {
     file: PathBuf,

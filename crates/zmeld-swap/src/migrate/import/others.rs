@@ -94,7 +94,6 @@ fn leads_nowhere(tree: &Tree, file: &Path) -> bool {
         .is_some_and(|target| target.ends_with("dev/null"))
 }
 
-/// Names what is there and not read.
 pub(super) fn name(root: &Path, into: &mut Imported) {
     let tree = Tree::new(root);
     let is_there = |path: &str| tree.metadata(Path::new(path)).is_ok_and(|it| it.is_file());

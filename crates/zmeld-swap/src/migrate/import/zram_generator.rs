@@ -30,7 +30,6 @@ const BYTES_PER_BYTE: u64 = 256;
 /// The line for which zram-generator makes no device at all, and what is wrong with it.
 type Refused = (SourceLine, String);
 
-/// All files, merged.
 #[derive(Default)]
 struct MergedFiles {
     devices: Sections,

@@ -54,7 +54,6 @@ type Comments = [(&'static str, String); 3];
 /// The line for which there is no tier, and why.
 type Refused = (SourceLine, String);
 
-/// The script gives up.
 fn gives_up(line: &SourceLine, why: impl Display) -> Refused {
     (line.clone(), format!("{why}, so there is no device here"))
 }

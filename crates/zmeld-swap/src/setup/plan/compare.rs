@@ -26,11 +26,9 @@ use crate::setup::steps;
 
 use super::{Done, Plan, PlanPart};
 
-/// The comparison of a part's records.
 pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
-    /// Which planned steps are in place.
     in_place: Vec<bool>,
 }
 

@@ -22,7 +22,6 @@ use zmeld_report::units::bytes;
 
 use super::{Planner, Steps};
 
-/// Plans its steps.
 pub(super) fn plan(
     disk: &DiskSwap,
     draft: &mut Planner<'_>,

@@ -24,7 +24,6 @@ use super::{Plan, PlanPart, Planned, Planner, Steps};
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
 
-/// Plans its steps.
 pub(super) fn plan(
     device: &RamDevice,
     draft: &mut Planner<'_>,

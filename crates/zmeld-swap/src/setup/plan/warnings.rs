@@ -236,7 +236,6 @@ impl Planner<'_> {
         self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
     }
 
-    /// Warns of a finding.
     fn found(&mut self, id: FindingId, key: &str, found: Option<Finding>) {
         if let Some(it) = found {
             self.warn(id, key, format!("{} ({}); {}", it.what, it.why, it.remedy));

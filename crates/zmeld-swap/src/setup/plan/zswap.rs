@@ -11,7 +11,6 @@ use super::{Planner, Steps};
 
 const COMPRESSOR: &str = "compressor";
 
-/// Plans its steps.
 pub(super) fn plan(
     zswap: &Zswap,
     draft: &mut Planner<'_>,

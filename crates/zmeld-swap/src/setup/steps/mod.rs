@@ -63,7 +63,6 @@ fn is_busy(err: &Error) -> bool {
 pub(crate) enum PathMatch {
     /// Nothing is there.
     Gone,
-    /// It is the same.
     Same,
     /// It is another, for this reason.
     Other(&'static str),

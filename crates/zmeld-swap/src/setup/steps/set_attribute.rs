@@ -32,7 +32,6 @@ pub struct SetAttribute {
     pub with: Option<DeviceRef>,
 }
 
-/// How an attribute shows what it is.
 #[derive(Clone, Copy, PartialEq)]
 enum Shows {
     /// As it was written.

@@ -47,7 +47,6 @@ impl SetValue {
         format!("{of}.{}", self.path.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Its words, for people.
     pub(crate) fn words(&self) -> String {
         format!("set {} to {}", self.name(), self.value)
     }

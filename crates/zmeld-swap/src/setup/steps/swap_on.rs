@@ -165,11 +165,8 @@ impl Reversible for SwapOn {
     }
 }
 
-/// The area that a step switched on.
 pub(crate) enum Area {
-    /// It is not on.
     Off,
-    /// It is on.
     Ours(SwapArea),
     /// Another area is on by its name, for this reason.
     Others(PathBuf, &'static str),

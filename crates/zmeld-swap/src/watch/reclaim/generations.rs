@@ -287,7 +287,6 @@ pub(super) struct Generations {
     in_vain: u32,
 }
 
-/// Result of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     /// Bytes asked for that went to swap meanwhile.
@@ -299,7 +298,6 @@ pub(super) struct Taken {
 }
 
 struct Idle {
-    /// Folder of its counters.
     folder: PathBuf,
     group: u64,
     node: u32,
@@ -540,7 +538,6 @@ fn is_promised(
     Ok(is_kept)
 }
 
-/// Memory and swap use of a group.
 #[derive(Debug, Clone, Copy)]
 struct GroupUsage {
     /// To the page; that of groups below is in it.

@@ -125,14 +125,12 @@ pub(super) fn swap_room(host: &Host, group: &Path) -> Result<u64, HostError> {
     Ok(room)
 }
 
-/// A group's readings of the last minute.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     readings: VecDeque<Reading>,
 }
 
 impl History {
-    /// The last one.
     pub fn last(&self) -> Option<&Reading> {
         self.readings.back()
     }

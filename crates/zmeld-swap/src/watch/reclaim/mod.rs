@@ -67,9 +67,6 @@ const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists th
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Hierarchy of groups that memory can be reclaimed from.
-///
-/// # Errors
-/// When nothing can be reclaimed there.
 fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
@@ -110,7 +107,6 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
 #[derive(Debug)]
 struct ReclaimTarget {
     shown: String,
-    /// Its path as the kernel tells it.
     path: PathBuf,
     /// Its account; none before the first look.
     account: Option<Account>,
@@ -162,7 +158,6 @@ impl<'a> Round<'a> {
         self.is_stopped() || self.host.now() >= self.end
     }
 
-    /// The current time.
     fn by_now(&self) -> Instant {
         self.now + (self.host.now() - self.began)
     }
@@ -374,7 +369,6 @@ impl Reclaimer {
         accounts.map(|it| it.reclaimed_bytes).sum()
     }
 
-    /// The kernel's generations now.
     fn tell(&mut self, round: &mut Round) -> Option<LruGenSnapshot> {
         let paths = self.groups.values().map(|target| target.path.as_path());
         let paths: BTreeSet<&Path> = paths.collect();

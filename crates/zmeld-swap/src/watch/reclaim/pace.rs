@@ -41,7 +41,6 @@ impl Cost {
     }
 }
 
-/// The next action on a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Turn {
     /// So many bytes are reclaimed.
@@ -99,7 +98,6 @@ impl Pace {
         self.resting_until.is_some()
     }
 
-    /// The action that its cost allows.
     pub fn turn(&mut self, memory_bytes: u64, cost: Cost, now: Instant) -> Turn {
         let part = cost.part();
         if let Some(until) = self.resting_until {

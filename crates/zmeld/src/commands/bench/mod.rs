@@ -276,7 +276,6 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The recipe as the arguments want it.
 fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     let mut recipe = Recipe::load(&args.recipe)?;
     if !args.command.is_empty() {

@@ -276,7 +276,6 @@ impl Wanted {
 }
 
 enum Origin {
-    /// These files.
     Files(String),
     /// The run that set up what there is.
     SetUp,
@@ -297,7 +296,6 @@ impl Origin {
 /// Decides whether a machine without named tiers gets those that suit it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// Somebody asked.
     Asked,
     /// The machine boots: only what the files say is set up.
     Boot,

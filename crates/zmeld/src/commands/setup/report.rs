@@ -79,7 +79,6 @@ pub fn steps_table(plan: &Plan) -> Table {
     )
 }
 
-/// Sentence on what `zmeld up` would do.
 fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
     let mut problems = plan.problems.iter();

@@ -280,7 +280,6 @@ fn taken_back(args: &DownArgs, host: &Host, left: &mut Vec<String>) -> anyhow::R
     Ok(take_back_left_behind(host, how)?)
 }
 
-/// Lead of a report of `down`.
 fn down_lead(report: &Report, experiment: bool) -> &'static str {
     match (report.is_unchanged(), report.left.is_empty()) {
         (true, false) => "Nothing was taken back, and this is not as it was before:",

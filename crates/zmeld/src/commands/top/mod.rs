@@ -235,7 +235,6 @@ fn show(
     }
 }
 
-/// Action of a key.
 #[derive(Debug, PartialEq)]
 enum Key {
     End,

@@ -161,7 +161,6 @@ fn waited(pressure: &Pressure) -> f64 {
     pressure.some.avg10_percent / 100.0
 }
 
-/// Bytes that a tier holds.
 fn holds(tier: &TierState) -> u64 {
     let pool = tier.memory_used_bytes.or(tier.stored_bytes);
     tier.used_bytes.or(pool).unwrap_or(0)
@@ -357,7 +356,6 @@ fn explanation() -> Document {
         .section(Section::new("Rows").values(rows))
 }
 
-/// The findings without their remedies.
 fn findings(status: &Status) -> Section {
     let found = status.findings.iter().map(|finding| {
         let (severity, name) = (finding.severity.name(), finding.name());
