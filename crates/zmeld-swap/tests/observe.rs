@@ -107,7 +107,8 @@ impl script::Case for Root {
 }
 
 /// What is recommended as a file, in words, and what the kernel lacks for it. `rest`: the kind and the
-/// codec that are asked for, or `-`; codec, ratio and MiB of pages that were measured.
+/// codec that are asked for, or `-`; codec, ratio and MiB of pages that were measured, or the best ratio
+/// of those that do not compress.
 fn advised(host: &Host, rest: &str) -> Outcome {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let asked = |at: usize| words.get(at).filter(|word| **word != "-");
@@ -122,9 +123,18 @@ fn advised(host: &Host, rest: &str) -> Outcome {
             ratio: ratio.parse().unwrap(),
             bytes: mib.parse::<u64>().unwrap() << 20,
         },
+        [_, _, best] => CodecVerdict::NothingToGain(best.parse().unwrap()),
         _ => CodecVerdict::Not,
     };
-    let found = recommend(&Machine::read(host).unwrap(), &choice, &measured, &[]).unwrap();
+    let found = match recommend(&Machine::read(host).unwrap(), &choice, &measured, &[]) {
+        Ok(found) => found,
+        Err(why) => {
+            return Outcome {
+                errors: vec![(why, String::new())],
+                ..Outcome::default()
+            }
+        }
+    };
     let advice = found.recommendation.unwrap();
     let pool = advice.pool.as_ref().map(Pool::words);
     let told = [
@@ -134,6 +144,8 @@ fn advised(host: &Host, rest: &str) -> Outcome {
         advice.compared(),
     ];
     let file = found.config.to_toml(&found.comments);
+    let read = Config::from_text(Path::new("z.toml"), &file).unwrap();
+    assert_eq!(read.config, found.config, "{file}");
     file.lines()
         .map(str::to_owned)
         .chain(told.into_iter().flatten())

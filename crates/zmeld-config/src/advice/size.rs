@@ -317,22 +317,6 @@ mod tests {
         }
     }
 
-    /// A quarter of 8 GiB is 2 GiB: a page less, and no device of more than half of RAM
-    /// follows. A smaller one does.
-    #[test]
-    fn few_pages_advise_no_large_device() {
-        let of = |ratio, bytes| Sizing::advised(8 * GIB, 4096, Some(Basis { ratio, bytes }));
-        let enough = of(2.7, 2 * GIB);
-        assert_eq!((enough.size_percent, enough.held_back), (100, false));
-        assert!(enough.why().contains("(2.00 GiB of them were measured)"));
-        let few = of(2.7, 2 * GIB - 4096);
-        assert_eq!((few.size_percent, few.held_back), (50, true));
-        assert_eq!(few.memory_limit_percent, 25);
-        assert!(few.why().contains("less than a quarter of RAM"), "{few:?}");
-        let dense = of(1.15, 64 << 20);
-        assert_eq!((dense.size_percent, dense.held_back), (25, false));
-    }
-
     /// By hand: four fifths of 1000 are 800; a limit of 1000 holds 2000 at a ratio of 2, and a
     /// tenth more is within what ratios vary by; 100 pages of which a quarter stays give 75 back, less
     /// 16 bytes each.
