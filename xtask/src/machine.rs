@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
+use smart_default::SmartDefault;
 use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 
 use crate::debian;
@@ -21,6 +22,7 @@ const BOOTS_MAX: usize = 3;
 
 const TAIL_LINES: usize = 40;
 
+#[derive(SmartDefault)]
 pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
@@ -28,10 +30,13 @@ pub struct BootOptions {
     pub variables: Vec<(&'static str, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
+    #[default = true]
     pub load: bool,
     pub files: Vec<Addition>,
     pub programs: Vec<String>,
+    #[default = 512]
     pub memory: u64,
+    #[default = 2]
     pub processors: u32,
     /// Files that are disks, in front of the empty ones; the script only reads them.
     pub contents: Vec<PathBuf>,
@@ -48,32 +53,8 @@ pub struct BootOptions {
     pub counts_time: bool,
     /// Whether QEMU begins anew where its guest does.
     pub reboots: bool,
+    #[default(Duration::from_secs(900))]
     pub limit: Duration,
-}
-
-impl Default for BootOptions {
-    fn default() -> BootOptions {
-        BootOptions {
-            script: None,
-            arguments: Vec::new(),
-            variables: Vec::new(),
-            module: None,
-            load: true,
-            files: Vec::new(),
-            programs: Vec::new(),
-            memory: 512,
-            processors: 2,
-            contents: Vec::new(),
-            disks: Vec::new(),
-            root: None,
-            kept: None,
-            append: String::new(),
-            urgent: false,
-            counts_time: false,
-            reboots: false,
-            limit: Duration::from_secs(900),
-        }
-    }
 }
 
 pub struct GuestOutcome {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
+use smart_default::SmartDefault;
 
 use super::check::Check;
 use super::key::by;
@@ -43,22 +44,17 @@ pub enum Encryption {
 }
 
 /// A cipher of dm-crypt and the size of its key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Cipher {
     /// As `cryptsetup --cipher` takes it.
+    // Of both: cryptsetup's own for LUKS2.
+    #[default = "aes-xts-plain64"]
     pub name: String,
     /// In bits. For xts this is two keys: 512 is AES-256, 256 is AES-128.
+    #[default = 512]
     pub key_size: u16,
-}
-
-impl Default for Cipher {
-    /// aes-xts-plain64 with 512 bits, cryptsetup's own default for LUKS2.
-    fn default() -> Self {
-        Cipher {
-            name: "aes-xts-plain64".to_owned(),
-            key_size: 512,
-        }
-    }
 }
 
 impl Cipher {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use zmeld_config::{choices, ConfigError};
 use zmeld_linux::FileError;
 use zmeld_report::units::plural;
@@ -25,34 +26,27 @@ fn wrong(source: impl fmt::Display, why: impl fmt::Display) -> Error {
 }
 
 /// Costs of memory on a machine. All values are for an idle machine; queueing comes on top.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryCosts {
     /// One access to local memory, in nanoseconds. A remote access costs this times distance / 10.
+    #[default = 100.0]
     pub access_ns: f64,
     /// Speed of copying pages to a node at distance 10, in MB/s (10^6 bytes). It falls with distance / 10.
+    #[default = 4000.0]
     pub copy_mb_per_s: f64,
     /// Taking and ending one page fault, in microseconds (`Chint` for hinting faults).
+    #[default = 1.0]
     pub fault_us: f64,
     /// Bookkeeping for moving one page beyond the copy (allocation, page table, TLB shootdown), in microseconds.
+    #[default = 2.0]
     pub move_page_us: f64,
     /// Changing one page-table entry while scanning (`Cpte`), in microseconds.
+    #[default = 0.05]
     pub pte_us: f64,
     /// A switch from one process to another, in microseconds.
+    #[default = 3.0]
     pub switch_us: f64,
-}
-
-impl Default for MemoryCosts {
-    fn default() -> Self {
-        Self {
-            access_ns: 100.0,
-            copy_mb_per_s: 4000.0,
-            fault_us: 1.0,
-            move_page_us: 2.0,
-            pte_us: 0.05,
-            switch_us: 3.0,
-        }
-    }
 }
 
 impl MemoryCosts {

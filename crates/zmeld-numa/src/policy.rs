@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::error::{within, Error};
 use crate::machine::NumaMachine;
@@ -210,10 +211,11 @@ impl Policy {
 }
 
 /// Costs of moving an address space at once.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FullSettings {
     /// A fixed sum for each move, in milliseconds: stopping the process, walking its tables, draining caches.
+    #[default = 0.05]
     pub stop_ms: f64,
     /// Milliseconds for each page; leave out for the machine's own copy speed and bookkeeping.
     pub page_ms: Option<f64>,
@@ -222,36 +224,19 @@ pub struct FullSettings {
     pub hold_back: f64,
 }
 
-impl Default for FullSettings {
-    fn default() -> Self {
-        Self {
-            stop_ms: 0.05,
-            page_ms: None,
-            hold_back: 0.0,
-        }
-    }
-}
-
 /// How fast NUMA balancing scans.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutonumaSettings {
     /// Run time of a process between two scans, in milliseconds (`numa_balancing_scan_period_min_ms`, 1000).
+    #[default = 1000.0]
     pub scan_period_ms: f64,
     /// Memory made inaccessible by one scan, in MB of 2^20 bytes (`numa_balancing_scan_size_mb`, 256).
+    #[default = 256.0]
     pub scan_size_mb: f64,
     /// For so many scans of a process, pages move at their first fault (`numa_scan_seq <= 4`).
+    #[default = 4]
     pub unfiltered_scans: u32,
-}
-
-impl Default for AutonumaSettings {
-    fn default() -> Self {
-        Self {
-            scan_period_ms: 1000.0,
-            scan_size_mb: 256.0,
-            unfiltered_scans: 4,
-        }
-    }
 }
 
 /// The settings of the policies that have any.

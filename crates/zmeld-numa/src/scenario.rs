@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use zmeld_linux::FileError;
 
 use crate::engine::SimulationCase;
@@ -50,41 +51,27 @@ pub const REPLICATIONS_MAX: u64 = 100_000;
 /// machine, so that some are moved.
 const PROCESSES_EACH: usize = 6;
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ScenarioSpec {
     name: String,
     about: String,
+    #[default = 1]
     seed: u64,
+    #[default = 30]
     replications: u64,
+    #[default(vec![
+        PolicyName::Linux,
+        PolicyName::Autonuma,
+        PolicyName::Full,
+        PolicyName::OnDemand,
+    ])]
     policies: Vec<PolicyName>,
     machine: MachineSpec,
     scheduler: Scheduler,
     workload: Workload,
     policy: PolicySettings,
     free: Vec<FreeParameter>,
-}
-
-impl Default for ScenarioSpec {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            about: String::new(),
-            seed: 1,
-            replications: 30,
-            policies: vec![
-                PolicyName::Linux,
-                PolicyName::Autonuma,
-                PolicyName::Full,
-                PolicyName::OnDemand,
-            ],
-            machine: MachineSpec::default(),
-            scheduler: Scheduler::default(),
-            workload: Workload::default(),
-            policy: PolicySettings::default(),
-            free: Vec::new(),
-        }
-    }
 }
 
 /// A scenario, checked.

@@ -5,48 +5,41 @@
 //! goes idle (it pulls), and periodically in each domain of each processor (the busy pull rarely, the idle often).
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::error::within;
 use crate::machine::NumaMachine;
 use crate::time::from_ms;
 
 /// Settings of the scheduler. Times are in milliseconds of the simulated machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scheduler {
     /// How long a process runs before the next one in the queue (`DEF_TIMESLICE`: 100 ms at nice 0).
+    #[default = 100.0]
     pub slice_ms: f64,
     /// Between two looks of an idle processor at one of its domains.
+    #[default = 8.0]
     pub idle_balance_ms: f64,
     /// Between two looks of a busy processor at its own node.
+    #[default = 64.0]
     pub busy_balance_ms: f64,
     /// How many times rarer a busy processor looks at each further level of distance.
+    #[default = 4.0]
     pub level_factor: f64,
     /// A group counts as busiest when its load per processor exceeds one's own by this many percent
     /// (`imbalance_pct`, 125 in Linux 2.6).
+    #[default = 125.0]
     pub imbalance_percent: f64,
     /// Whether a processor that runs out of work pulls at once (`SD_BALANCE_NEWIDLE`).
+    #[default = true]
     pub pull_when_idle: bool,
     /// Whether processors look at their domains periodically.
+    #[default = true]
     pub balance_periodically: bool,
     /// Whether an idle node takes a process that is running where two or more run on one node
     /// (a migration thread does this in later kernels when a node is idle); it moves when its slice ends.
     pub spread_running: bool,
-}
-
-impl Default for Scheduler {
-    fn default() -> Self {
-        Self {
-            slice_ms: 100.0,
-            idle_balance_ms: 8.0,
-            busy_balance_ms: 64.0,
-            level_factor: 4.0,
-            imbalance_percent: 125.0,
-            pull_when_idle: true,
-            balance_periodically: true,
-            spread_running: false,
-        }
-    }
 }
 
 impl Scheduler {

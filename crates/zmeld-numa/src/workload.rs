@@ -16,6 +16,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Normal};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::error::within;
 use crate::machine::NumaMachine;
@@ -161,48 +162,39 @@ pub enum StartNode {
 const PROCESSES_MAX: usize = 1_000_000;
 
 /// A set of processes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[allow(missing_docs)] // Names say it.
 pub struct Workload {
     /// How many; where a scenario does not say, six for each processor.
+    #[default = 50]
     pub processes: usize,
     /// Run time with all memory local, in milliseconds.
+    #[default(Quantity::Distribution(Distribution {
+        mean: 500.0,
+        shape: DistributionShape::Exponential,
+        spread: 0.0,
+    }))]
     pub run_time_ms: Quantity,
+    #[default(Quantity::Same(50.0))]
     pub size_kb: Quantity,
     /// Share of the run time spent in memory accesses, `a`, 0 to 1.
+    #[default = 0.6]
     pub access_share: f64,
     /// Share of accesses that go to a place accessed before, `r`, 0 to 1.
+    #[default = 0.4]
     pub reuse_share: f64,
     /// References to one page before the next page's turn.
+    #[default = 64]
     pub dwell: u32,
     /// How unequal pages are: page i of n gets visits in proportion to 1 / (i+1)^skew; 0 makes all equal.
     pub skew: f64,
     /// KB of new pages first touched, per second spent in accesses to new places; the oldest pages are freed.
     pub renewal_kb_per_s: f64,
+    #[default(Arrivals::Together)]
     pub arrivals: Arrivals,
+    #[default(StartNode::LeastLoaded)]
     pub start: StartNode,
-}
-
-impl Default for Workload {
-    fn default() -> Self {
-        Self {
-            processes: 50,
-            run_time_ms: Quantity::Distribution(Distribution {
-                mean: 500.0,
-                shape: DistributionShape::Exponential,
-                spread: 0.0,
-            }),
-            size_kb: Quantity::Same(50.0),
-            access_share: 0.6,
-            reuse_share: 0.4,
-            dwell: 64,
-            skew: 0.0,
-            renewal_kb_per_s: 0.0,
-            arrivals: Arrivals::Together,
-            start: StartNode::LeastLoaded,
-        }
-    }
 }
 
 /// The order in which a process visits its pages, one after the other, repeated for as long as it runs.

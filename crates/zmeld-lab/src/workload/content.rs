@@ -2,6 +2,7 @@
 //! without keeping a copy.
 
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::{mix, WorkloadError};
 
@@ -9,30 +10,23 @@ use super::{mix, WorkloadError};
 pub const WORDS: usize = 512;
 
 /// How pages are filled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageContent {
     /// The share of a page that is random; the rest repeats it. About the share that is left after a codec that finds
     /// repeats: 0.25 gives about 4:1 with lz4, lzo and zstd alike. 0 is a page of one repeated word, which the kernel
     /// keeps as a value; 1 does not compress at all.
+    #[default = 0.4]
     pub random_share: f64,
     /// The share of pages that are copies of one of 16 others.
     pub duplicate_share: f64,
     /// The share of pages that are all zeros.
     pub zero_share: f64,
     /// Seed of random numbers.
+    #[default = 1]
     pub seed: u64,
-}
-
-impl Default for PageContent {
-    fn default() -> Self {
-        PageContent {
-            random_share: 0.4,
-            duplicate_share: 0.0,
-            zero_share: 0.0,
-            seed: 1,
-        }
-    }
 }
 
 /// How many pages the duplicates are copies of.
