@@ -29,7 +29,11 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
         Document::new("Page migration on a NUMA machine: a published study, reproduced")
             .lead(lead)
             .section(question())
-            .section(agreement(study));
+            .section(
+                Section::new("What agrees")
+                    .table(claims(study))
+                    .table(shapes(study)),
+            );
     for figure in FIGURES {
         document = document.section(figure.section(study));
     }
@@ -83,12 +87,6 @@ fn question() -> Section {
              had ended. A process spends a share a of its run time in memory accesses, and a share r of those goes \
              to places that it accessed before.",
         )
-}
-
-fn agreement(study: &Reproduction) -> Section {
-    Section::new("What agrees")
-        .table(claims(study))
-        .table(shapes(study))
 }
 
 fn claims(study: &Reproduction) -> Table {

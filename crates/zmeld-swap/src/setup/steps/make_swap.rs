@@ -85,11 +85,6 @@ pub(crate) fn refuse_cut(host: &Host, path: &Path) -> Result<(), Error> {
     Err(Error::place(path, problem, way_out))
 }
 
-/// As `mkswap` takes it.
-fn short_label(label: &str) -> String {
-    label.chars().take(LABEL_MAX).collect()
-}
-
 /// Whether a mapping shows nothing that was there before: this run gave it a new key. Of an
 /// earlier one somebody may have written to it since.
 fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
@@ -135,7 +130,8 @@ impl Reversible for MakeSwap {
             return Ok(());
         }
         let path = context.path(&self.device)?;
-        let mut mkswap = Invocation::new("mkswap").args(["--label", &short_label(&self.label)]);
+        let label: String = self.label.chars().take(LABEL_MAX).collect();
+        let mut mkswap = Invocation::new("mkswap").args(["--label", &label]);
         if let Some(uuid) = record.identity.as_ref().and_then(|it| it.swap.as_ref()) {
             mkswap = mkswap.args(["--uuid", uuid]);
         }
