@@ -158,8 +158,7 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
 fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
     // As systemd orders its own: a file is swapped to once its file system may be written.
     let mut unit = vec!["After=systemd-remount-fs.service".to_owned()];
-    let device = place.device.map(device_unit);
-    if let Some(device) = device.filter(|it| it.len() <= UNIT_NAME_MAX) {
+    if let Some(device) = place.device.and_then(device_unit) {
         // A tier that may be missing is passed over without a failed unit. One
         // that may not be is tried all the same, so that zmeld says what is
         // missing; and so is one that can do without the device.
@@ -256,11 +255,9 @@ impl Maker<'_> {
         timeout: Span,
         optional: bool,
     ) {
-        let unit = device_unit(device);
-        // systemd knows no longer name; the tier waits for its drive by itself.
-        if unit.len() > UNIT_NAME_MAX {
+        let Some(unit) = device_unit(device) else {
             return;
-        }
+        };
         let mut text = self.head();
         text.push_str("[Unit]\n");
         text.push_str(&format!("JobRunningTimeoutSec={timeout}\n"));
@@ -344,8 +341,11 @@ impl Maker<'_> {
     }
 }
 
-pub(crate) fn device_unit(device: &Location) -> String {
-    unit_name(&device.path(), "device")
+/// The name of a device's unit. None where it is longer than systemd knows: a tier waits for its
+/// drive by itself then.
+fn device_unit(device: &Location) -> Option<String> {
+    let name = unit_name(&device.path(), "device");
+    (name.len() <= UNIT_NAME_MAX).then_some(name)
 }
 
 /// A value in which systemd expands nothing.

@@ -200,10 +200,14 @@ pub(crate) fn new_uuid() -> Result<String, Error> {
         );
         return Err(Error::io("take", "random numbers", cause));
     }
-    // Version 4, as RFC 9562 has it.
+    Ok(random_uuid(bytes))
+}
+
+/// Version 4, as RFC 9562 has it.
+fn random_uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(uuid(&bytes))
+    uuid(&bytes)
 }
 
 fn uuid(bytes: &[u8; 16]) -> String {
@@ -279,6 +283,29 @@ mod tests {
         assert_eq!(first.differs(&second), Some("it is another file by now"));
     }
 
+    /// A partition has the number of its disk.
+    #[test]
+    fn a_block_device_is_known_by_its_numbers() {
+        assert_eq!(number(rustix::fs::makedev(7, 250)), "7:250");
+        let (_dir, host) = Host::planted(&[
+            ("/dev/other", ""),
+            ("/sys/dev/block/7:250/partition", "1\n"),
+            ("/sys/dev/block/diskseq", "42\n"),
+        ]);
+        let mknod = std::process::Command::new("mknod")
+            .arg(host.path("/dev/one"))
+            .args(["b", "7", "250"])
+            .status();
+        if !mknod.is_ok_and(|it| it.success()) {
+            eprintln!("SKIP: only root makes nodes");
+            return;
+        }
+        let found = Identity::without_header(&host, Path::new("/dev/one"));
+        let (found, _) = found.unwrap().unwrap();
+        assert_eq!(found.device.as_deref(), Some("7:250"));
+        assert_eq!(found.disk.as_deref(), Some("42"));
+    }
+
     #[test]
     fn a_drive_that_does_not_answer_is_waited_for_once() {
         let path = Path::new("/dev/dead");
@@ -291,9 +318,13 @@ mod tests {
 
     #[test]
     fn headers_tell_their_uuid() {
-        let id = new_uuid().unwrap();
-        assert_eq!((id.len(), &id[14..15]), (36, "4"));
-        assert_ne!(new_uuid().unwrap(), id);
+        assert_ne!(new_uuid().unwrap(), new_uuid().unwrap());
+        for (byte, text) in [
+            (0, "00000000-0000-4000-8000-000000000000"),
+            (255, "ffffffff-ffff-4fff-bfff-ffffffffffff"),
+        ] {
+            assert_eq!(random_uuid([byte; 16]), text);
+        }
         let mut page = vec![0u8; 4096];
         page[1036..1052].copy_from_slice(&(1..17).collect::<Vec<u8>>());
         assert_eq!(swap_uuid(&page), None);

@@ -463,11 +463,11 @@ impl RoomCheck<'_> {
         let reclaimable = (usage.cache / 2).saturating_add(elsewhere);
         let free = limit.saturating_sub(usage.used);
         let room = free.saturating_add(reclaimable);
-        let needed = coming.saturating_add(self.margin(limit));
+        let needed = coming.saturating_add(margin(limit, self.margin_part));
         // A page is charged to both for a moment: as much as is charged ahead.
         let is_tight = usage
             .together_room
-            .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
+            .is_some_and(|room| room.saturating_add(usage.cache / 2) < margin(0, self.margin_part));
         if is_tight || room < needed {
             let uid = self.limit_of_user(group)?;
             let is_lifted = uid.is_some() && self.lifts && self.lift(group);
@@ -521,11 +521,6 @@ impl RoomCheck<'_> {
         }
     }
 
-    /// Margin for pages that the kernel charges ahead, and for changes between two reads.
-    fn margin(&self, limit: u64) -> u64 {
-        MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
-    }
-
     /// The kernel's count of a group's pages in swap; none where it keeps none.
     fn counted(&self, group: &OpenGroup) -> Result<Option<u64>, HostError> {
         if self.hierarchy.version == Version::Two {
@@ -575,5 +570,20 @@ impl RoomCheck<'_> {
             swap_room: is_swapping.then_some(swap_room),
             together_room,
         })
+    }
+}
+
+/// One part in so many of the margin for pages that the kernel charges ahead, and for changes
+/// between two reads.
+fn margin(limit: u64, part: u64) -> u64 {
+    MARGIN_BYTES.saturating_add(limit / 64) / part
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn half_of_the_margin_is_kept_while_swapoff_runs() {
+        let mib = |limit: u64, part| super::margin(limit << 20, part) as f64 / 1_048_576.0;
+        assert_eq!([mib(0, 1), mib(128, 1), mib(128, 2)], [1.0, 3.0, 1.5]);
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{fallocate, ioctl_getflags, ioctl_setflags, FallocateFlags, IFlags};
+use rustix::fs::{fallocate, ioctl_getflags, ioctl_setflags, FallocateFlags, IFlags, StatFs};
 use serde::{Deserialize, Serialize};
 
 use super::{pin, thing, PathMatch};
@@ -59,8 +59,7 @@ pub fn check_place(
     let failed = |cause| Error::io("look at", folder, cause);
     let place = pin::place(host, path)?;
     let found = place.file_system().map_err(failed)?;
-    #[allow(clippy::unnecessary_cast)] // other widths on other architectures
-    let kind = (found.f_type as i64) & 0xffff_ffff;
+    let kind = kind(&found);
     if let Some((_, what)) = CANNOT_HOLD_SWAP.iter().find(|(magic, _)| *magic == kind) {
         return Err(Error::place(
             path,
@@ -68,22 +67,31 @@ pub fn check_place(
             WHERE,
         ));
     }
+    let others = taken.entry(place.device().map_err(failed)?).or_default();
     #[allow(clippy::unnecessary_cast)]
     let (free, all) = (
-        found.f_bavail as u64 * found.f_bsize as u64,
-        found.f_blocks as u64 * found.f_frsize as u64,
+        (found.f_bavail as u64, found.f_bsize as u64),
+        (found.f_blocks as u64, found.f_frsize as u64),
     );
-    let others = taken.entry(place.device().map_err(failed)?).or_default();
-    take(path, size_bytes, (free, all), others)
+    take(path, size_bytes, free, all, others)
 }
 
-/// Takes of what a file system has free, beside what other files are to take of it.
+/// The kind of a file system, `f_type`.
+#[allow(clippy::unnecessary_cast)] // other widths on other architectures
+fn kind(found: &StatFs) -> i64 {
+    (found.f_type as i64) & 0xffff_ffff
+}
+
+/// Takes of what a file system has free, beside what other files are to take of it. What is free
+/// and all of it are blocks and their size.
 fn take(
     path: &Path,
     size_bytes: u64,
-    (free, all): (u64, u64),
+    free: (u64, u64),
+    all: (u64, u64),
     others: &mut u64,
 ) -> Result<(), Error> {
+    let (free, all) = (free.0 * free.1, all.0 * all.1);
     let free = free.saturating_sub(*others);
     if free.saturating_sub(reserve(all)) < size_bytes {
         return Err(no_room(path, size_bytes, (free, *others), reserve(all)));
@@ -158,9 +166,7 @@ fn no_room(path: &Path, size_bytes: u64, (free, others): (u64, u64), reserve: u6
 impl CreateFile {
     fn fill(&self, file: &File) -> io::Result<()> {
         let fd = file.as_fd();
-        let kind = rustix::fs::fstatfs(fd)?;
-        #[allow(clippy::unnecessary_cast)]
-        if (kind.f_type as i64) & 0xffff_ffff == BTRFS {
+        if kind(&rustix::fs::fstatfs(fd)?) == BTRFS {
             // Copy on write would move the blocks; only an empty file takes the flag.
             let flags = ioctl_getflags(fd)?;
             ioctl_setflags(fd, flags | IFlags::NOCOW)?;
@@ -273,7 +279,8 @@ mod tests {
             take(
                 Path::new("/a"),
                 mib << 20,
-                (100 << 20, 200 << 20),
+                (25 << 10, 4096),
+                (200 << 10, 1024),
                 &mut others,
             )
         };

@@ -247,6 +247,9 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let areas = [path.clone()];
     let coming = PlannedCapacity::default();
     let is_guarded = !context.force && total_bytes > 0;
+    if is_guarded {
+        not_held(context.host, false)?;
+    }
     for at in 1..=TRIES {
         let mut may_kill = context.force;
         if at > 1 {
@@ -260,9 +263,6 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             let found = swapoff_check::in_groups(context.host, &areas, coming, 1)?;
             may_kill |= !found.told.is_empty();
             swapoff_check::refuse(found.overfull)?;
-        }
-        if is_guarded && at == 1 {
-            not_held(context.host, false)?;
         }
         let (result, met) = run_swapoff(context, &swap, is_guarded);
         if context.host.swap_on(path)?.is_none() {
