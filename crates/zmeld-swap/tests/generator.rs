@@ -139,6 +139,27 @@ impl script::Case for Machine {
                 let (virtualization, in_initrd) = rest.split_once(',').unwrap();
                 self.outcome(&self.boot(Some(virtualization), Some(in_initrd)))
             }
+            // All that can be written, of the file of that path or of none that is named.
+            "export" => {
+                let text = include_str!("config/everything.toml");
+                let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
+                let maker = units::Maker {
+                    program: Path::new("/usr/bin/zmeld"),
+                    source: Some(Path::new(rest)).filter(|_| !rest.is_empty()),
+                    fstab: &Default::default(),
+                    install: true,
+                };
+                let lines = units::units(&config, &maker).into_iter().flat_map(|unit| {
+                    let text = match unit.content {
+                        units::Content::Text(text) => text,
+                        units::Content::Link(path) => format!("-> {}", path.display()),
+                    };
+                    let name = unit.path.display().to_string();
+                    let lines = text.lines().map(|line| format!("{name} {line}"));
+                    lines.collect::<Vec<_>>()
+                });
+                lines.collect()
+            }
             _ => panic!("{place}: there is no such step"),
         }
     }
@@ -312,34 +333,4 @@ fn shellcheck_accepts_the_services_of_openrc() {
             Err(_) => eprintln!("SKIP: shellcheck cannot be started"),
         }
     }
-}
-
-#[test]
-fn units_read_the_file_that_they_were_made_from() {
-    let text = include_str!("config/everything.toml");
-    let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
-    let texts = |file: Option<&Path>| -> String {
-        let maker = units::Maker {
-            program: Path::new("/usr/bin/zmeld"),
-            source: file,
-            fstab: &Default::default(),
-            install: true,
-        };
-        let units = units::units(&config, &maker).into_iter();
-        let text = |unit: units::Unit| match unit.content {
-            units::Content::Text(text) => Some(text),
-            units::Content::Link(_) => None,
-        };
-        units.filter_map(text).collect()
-    };
-    let said = texts(Some(Path::new("/etc/my swap.toml")));
-    let starts: Vec<&str> = said
-        .lines()
-        .filter(|it| it.starts_with("ExecStart="))
-        .collect();
-    assert!(!starts.is_empty(), "{said}");
-    for line in starts {
-        assert!(line.contains(" --config \"/etc/my swap.toml\""), "{line}");
-    }
-    assert!(!texts(None).contains("--config"));
 }

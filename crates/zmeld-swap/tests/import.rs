@@ -109,6 +109,8 @@ fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
 #[test]
 fn files_that_cannot_be_read_are_named() {
     let (root, host) = Host::planted(&[]);
+    host.plant("/etc/fstab", vec![b'#'; 1 << 20]);
+    assert!(import(root.path(), RAM).unwrap().left.is_empty());
     host.plant("/etc/fstab", vec![b'#'; (1 << 20) + 1]);
     let err = import(root.path(), RAM).unwrap_err();
     assert_eq!(err.to_string(), "/etc/fstab is longer than 1 MiB");

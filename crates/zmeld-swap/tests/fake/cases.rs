@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use zmeld_linux::command::Invocation;
+use zmeld_swap::observe::applied::AppliedTier;
 use zmeld_swap::setup::execute::{self, Done, Removal, Report};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
@@ -54,6 +55,15 @@ fn outcome(result: Result<(Vec<String>, bool), Error>, notes: Vec<String>) -> Ou
     outcome
 }
 
+fn reported(result: Result<Report, Error>, notes: Vec<String>) -> Outcome {
+    let more = result.as_ref().map_or(Vec::new(), in_words);
+    let result = result.map(|it| (of_report(&it), it.is_unchanged()));
+    Outcome {
+        more,
+        ..outcome(result, notes)
+    }
+}
+
 fn with_kind(err: &Error) -> (String, String) {
     (err.to_string(), format!("{:?}", err.kind()))
 }
@@ -69,6 +79,15 @@ fn of_step(done: &Done) -> String {
 
 fn of_skipped(skipped: &Skipped) -> String {
     format!("{}: {}", skipped.group, skipped.reason)
+}
+
+/// Of a report, what people read.
+fn in_words(report: &Report) -> Vec<String> {
+    let all = [&report.applied, &report.undone, &report.not_undone];
+    let steps = all.into_iter().flatten();
+    let words = |it: &Done| [Some(it.words.clone()), it.restores.clone()];
+    let words = steps.flat_map(words).flatten();
+    words.chain([format!("kept {}", report.kept)]).collect()
 }
 
 fn of_report(report: &Report) -> Vec<String> {
@@ -130,7 +149,9 @@ impl script::Case for Case {
     }
 
     fn recorded(&self) -> Vec<String> {
-        self.everything()
+        let ran = self.machine.ran().into_iter();
+        let ran = ran.map(|command| format!("ran {command}"));
+        ran.chain(self.everything()).collect()
     }
 
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
@@ -142,8 +163,7 @@ impl script::Case for Case {
         match what {
             "up" => {
                 let result = machine.up_with(&config(&text()), &options);
-                let result = result.map(|it| (of_report(&it), it.is_unchanged()));
-                return outcome(result, machine.notes());
+                return reported(result, machine.notes());
             }
             "down" => {
                 let removal = Removal {
@@ -152,10 +172,17 @@ impl script::Case for Case {
                     ..Removal::default()
                 };
                 let result = machine.down_with(removal, &false.into());
-                let result = result.map(|it| (of_report(&it), it.is_unchanged()));
-                return outcome(result, machine.notes());
+                return reported(result, machine.notes());
             }
             "plan" => return outcome(plan().map(|it| (of_plan(&it), it.is_done())), notes),
+            "json" => {
+                let mut plan = serde_json::to_value(plan().unwrap()).unwrap();
+                for input in ["machine", "config"] {
+                    plan.as_object_mut().unwrap().remove(input);
+                }
+                let text = serde_json::to_string_pretty(&plan).unwrap();
+                return text.lines().collect();
+            }
             // A plan that was made, and is refused.
             "refuse" => return outcome(plan().unwrap().refuse().map(|()| (vec![], true)), notes),
             "dry" => {
@@ -183,6 +210,20 @@ impl script::Case for Case {
                 return as_lines::of_problems(&problems).iter().collect();
             }
             "status" => return as_lines::of_findings(&machine.findings(&text())),
+            // Each tier as it is taken to be set up: its device, its area, and why it is lost.
+            "applied" => {
+                let applied = machine.applied().unwrap();
+                let line = |it: &AppliedTier| {
+                    let AppliedTier {
+                        name,
+                        device,
+                        area,
+                        lost,
+                    } = it;
+                    format!("{name}: {device:?}, {area:?}, {lost:?}")
+                };
+                return applied.tiers.iter().map(line).collect();
+            }
             // The plan made beforehand lists what `up` then does.
             "agrees" => crate::reconcile::agrees(machine, &text()),
             _ => self.arrange(what, rest, place),
@@ -218,11 +259,13 @@ impl Case {
             // PATH TIMES, or always.
             "fail-swapoff" => machine.fail_swapoff(path, second.parse().unwrap_or(usize::MAX)),
             "silence" => machine.silence(path),
+            "broken" => machine.refuse_read(path, Errno::IO),
             "unnamed" => machine.refuse_read(&format!("/proc/{path}/cgroup"), Errno::NAMETOOLONG),
-            "swapon-had" => {
-                let option = format!("--{path}");
-                assert!(machine.last_swapon().contains(&option), "{place}");
-            }
+            // A command that has these words was run.
+            "ran" => assert!(
+                machine.ran().iter().any(|it| script::has(it, rest)),
+                "{place}"
+            ),
             "offer" => machine.offer(path.to_owned().leak(), format!("{second}\n").leak()),
             // As the kernel and its commands are asked.
             "write" => machine.host().write(path, second).unwrap(),
@@ -241,15 +284,6 @@ impl Case {
                 machine.host().run(&cryptsetup).unwrap();
             }
             "attach" => machine.attach(path),
-            // The tier is not taken for set up, and why is said.
-            "lost" => {
-                let applied = machine.applied().unwrap();
-                let tier = applied.tier(path).unwrap();
-                assert!(
-                    tier.area.is_none() && tier.lost.is_some(),
-                    "{place}: {tier:?}"
-                );
-            }
             "look" => {}
             "mark" => self.marked = machine.snapshot(),
             // But for that file.
@@ -285,6 +319,7 @@ fn options(mut rest: &str) -> (Options, bool, &str) {
             ("--take-over", _) => options.take_over = true,
             ("--force", _) => options.force = true,
             ("--named", _) => options.only_named = true,
+            ("--ratio", ratio) => options.expected_ratio = Some(ratio.parse().unwrap()),
             ("--boot", _) => options.at_boot = true,
             ("--keep-files", _) => keep_files = true,
             ("--only", tier) => options.only = Some(vec![tier.to_owned()]),

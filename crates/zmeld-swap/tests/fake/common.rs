@@ -2,7 +2,7 @@
 //! kernel and its commands would have it. It counts what is done to it, and can
 //! die or fail at any of these operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -56,8 +56,8 @@ struct Inner {
     refused: Option<PathBuf>,
     // Swapoff fails on this path so many times.
     kept_on: Option<(PathBuf, usize)>,
-    /// The arguments of the last swapon.
-    swapped_on: Vec<String>,
+    /// The commands that were run.
+    ran: BTreeSet<String>,
     // Action before the operation of that number.
     at: Option<(usize, Box<dyn FnOnce() + Send>)>,
     // Action while swapoff runs, which then goes on until it is told to end.
@@ -267,8 +267,8 @@ impl Machine {
         *self.inner.unread.lock().unwrap() = Some((self.path(path), errno));
     }
 
-    pub fn last_swapon(&self) -> Vec<String> {
-        self.inner.inner.lock().unwrap().swapped_on.clone()
+    pub fn ran(&self) -> BTreeSet<String> {
+        self.inner.inner.lock().unwrap().ran.clone()
     }
 
     pub fn fail_swapoff(&self, path: &str, times: usize) {
@@ -519,6 +519,9 @@ impl Fake {
         if self.has_old_zram() {
             fs::remove_file(folder.join("algorithm_params")).unwrap();
         }
+        if self.is_release("5.") {
+            fs::remove_file(folder.join("diskseq")).unwrap();
+        }
         let device = self.root.join(format!("dev/{driver}{number}"));
         fs::write(&device, "").unwrap();
         inner.signatures.remove(&device);
@@ -527,8 +530,13 @@ impl Fake {
 
     /// It asks the crypto interface for codecs, and knows no parameters of them.
     fn has_old_zram(&self) -> bool {
+        self.is_release("6.1.")
+    }
+
+    /// Up to 5.14 the kernel does not number its disks.
+    fn is_release(&self, begin: &str) -> bool {
         let release = fs::read_to_string(self.root.join("proc/sys/kernel/osrelease"));
-        release.is_ok_and(|release| release.starts_with("6.1."))
+        release.is_ok_and(|release| release.starts_with(begin))
     }
 
     /// A disk that is new, by a number that none had before.
@@ -536,9 +544,13 @@ impl Fake {
         inner.sequence += 1;
         let folder = self.root.join("sys/block").join(name);
         fs::create_dir_all(folder.join("slaves")).unwrap();
-        fs::write(folder.join("diskseq"), format!("{}\n", inner.sequence)).unwrap();
+        if !self.is_release("5.") {
+            fs::write(folder.join("diskseq"), format!("{}\n", inner.sequence)).unwrap();
+        }
         if let Some(below) = below {
             fs::write(folder.join("slaves").join(below), "").unwrap();
+            fs::create_dir(folder.join("dm")).unwrap();
+            fs::write(folder.join("dm/uuid"), format!("CRYPT-{name}\n")).unwrap();
         }
     }
 
@@ -550,6 +562,27 @@ impl Fake {
         format!("/{}", path.strip_prefix(&self.root).unwrap().display())
     }
 
+    /// Behaviour of a command, where a file of its name in `/does` says one.
+    fn does(&self, command: &str) -> String {
+        let says = fs::read_to_string(self.root.join("does").join(command));
+        says.unwrap_or_default().trim().to_owned()
+    }
+
+    /// A command as it was run. A UUID is new each time.
+    fn line(&self, invocation: &Invocation) -> String {
+        let mut words = vec![invocation.program.clone()];
+        let arguments = invocation.arguments.iter();
+        words.extend(arguments.map(|it| it.to_string_lossy().into_owned()));
+        if let Some(at) = words.iter().position(|it| it == "--uuid") {
+            words[at + 1] = "UUID".to_owned();
+        }
+        let line = words.join(" ").replace(&*self.root.to_string_lossy(), "");
+        match invocation.limit == Invocation::new("").limit {
+            true => line,
+            false => format!("{line} within {:?}", invocation.limit),
+        }
+    }
+
     fn is_swap(&self, path: &Path) -> bool {
         let shown = self.shown(path);
         self.swaps().lines().any(|line| is_line_of(line, &shown))
@@ -558,7 +591,9 @@ impl Fake {
     fn store(&self, path: &Path, value: &str) -> io::Result<()> {
         let folder = path.parent().unwrap();
         let sized = || fs::read_to_string(folder.join("disksize")).unwrap().trim() != "0";
-        match path.file_name().unwrap().to_str().unwrap() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        match name {
+            _ if self.does(name) == "refuses" => Err(errno(EINVAL)),
             "hot_remove" => {
                 let driver = driver_of(path);
                 let device = self.root.join(format!("dev/{driver}{value}"));
@@ -671,7 +706,6 @@ impl Fake {
                 Ok(String::new())
             }
             "swapon" => {
-                inner.swapped_on = words.clone();
                 let is_refused = inner.refused.as_ref() == Some(&last);
                 match inner.signatures.get(&last).map(String::as_str) {
                     Some("swap") if !is_refused => {}
@@ -686,6 +720,11 @@ impl Fake {
                 }
                 let at = words.iter().position(|it| it == "--priority");
                 let priority = at.map_or("-2", |at| &words[at + 1]);
+                let priority = match &*self.does("swapon") {
+                    "nothing" => return Ok(String::new()),
+                    "chooses" => "-2",
+                    _ => priority,
+                };
                 let line = format!("{} partition\t1024\t\t0\t\t{priority}\n", self.shown(&last));
                 fs::write(self.root.join("proc/swaps"), self.swaps() + &line).unwrap();
                 Ok(String::new())
@@ -694,6 +733,7 @@ impl Fake {
                 inner.kept_on = inner.kept_on.take().map(|(path, times)| (path, times - 1));
                 Err("Cannot allocate memory".to_owned())
             }
+            "swapoff" if self.does("swapoff") == "nothing" => Ok(String::new()),
             "swapoff" => {
                 let shown = self.shown(&last);
                 let rest: String = self
@@ -740,11 +780,28 @@ impl Fake {
                 let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
                 Ok(format!(" {major}:{minor}  {}\n", meta.ino()))
             }
-            "cryptsetup" if has("--help") => Ok("--disable-external-tokens".to_owned()),
+            "cryptsetup" if has("--help") => Ok(match &*self.does("cryptsetup") {
+                "" => "--disable-external-tokens".to_owned(),
+                says => says.to_owned(),
+            }),
             "cryptsetup" if has("luksFormat") => {
                 let device = PathBuf::from(&words[words.len() - 2]);
                 write_start(&device, &luks_header(after("--uuid").unwrap_or_default()));
                 inner.signatures.insert(device, "crypto_LUKS".to_owned());
+                Ok(String::new())
+            }
+            "modprobe" if !self.does("modprobe").is_empty() => {
+                let control = |name: &str| self.root.join(format!("sys/class/{name}-control"));
+                let nothing = self.does("modprobe") == "nothing";
+                match (words[0].as_str(), words.last().unwrap()) {
+                    _ if nothing => {}
+                    ("-r", name) => fs::remove_dir_all(control(name)).unwrap(),
+                    (name, _) => {
+                        fs::create_dir_all(control(name)).unwrap();
+                        fs::write(control(name).join("hot_add"), "").unwrap();
+                        fs::write(control(name).join("hot_remove"), "").unwrap();
+                    }
+                }
                 Ok(String::new())
             }
             other => Err(format!("{other} is not known here: {words:?}")),
@@ -789,6 +846,8 @@ impl Access for Fake {
             }
         }
         let fate = self.enter()?;
+        let line = self.line(invocation);
+        self.inner.lock().unwrap().ran.insert(line);
         let result = self.command(invocation);
         let finished = Finished {
             code: Some(result.is_err().into()),

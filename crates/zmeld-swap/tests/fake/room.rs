@@ -6,10 +6,14 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use zmeld_swap::setup::event::Event;
+use zmeld_swap::setup::execute::{self, Removal};
+use zmeld_swap::setup::journal::Owner;
 use zmeld_swap::setup::plan::Options;
+use zmeld_swap::setup::Error;
 
 use crate::cases::machine;
-use crate::common::config;
+use crate::common::{config, lock};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,6 +74,38 @@ fn who_asks_to_stop_is_heard_meanwhile() {
     assert!(err.contains("the rest is still set up"), "{err}");
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
     machine.down().unwrap();
+}
+
+#[test]
+fn pages_that_come_back_are_told_meanwhile() {
+    let machine = Arc::new(machine("room.txt", "up 102400"));
+    let half = Arc::clone(&machine);
+    machine.during_swapoff(move || {
+        let swaps = half.text("/proc/swaps").replace("\t102400\t", "\t51200\t");
+        half.put("/proc/swaps", &swaps);
+    });
+    let host = machine.host();
+    let mut journal = lock(&host, Owner::Setup).unwrap();
+    let stop = AtomicBool::new(false);
+    let mut listener = |event: Event<'_>| {
+        if let Event::SwappingIn {
+            left_bytes,
+            total_bytes,
+            ..
+        } = event
+        {
+            assert_eq!(total_bytes, 100 * MIB);
+            stop.fetch_or(left_bytes == 50 * MIB, Ordering::SeqCst);
+        }
+    };
+    let down = execute::down(
+        &host,
+        &mut journal,
+        Removal::default(),
+        &stop,
+        &mut listener,
+    );
+    assert!(matches!(down, Err(Error::Interrupted { .. })), "{down:?}");
 }
 
 /// The new device is filled meanwhile, and the drive below it cannot be swapped to.

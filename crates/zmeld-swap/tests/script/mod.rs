@@ -271,7 +271,7 @@ impl Script {
         case: &(impl Case + ?Sized),
         before: Vec<String>,
     ) {
-        if outcome.lines.is_empty() && outcome.errors.is_empty() {
+        if outcome.lines.is_empty() && outcome.more.is_empty() && outcome.errors.is_empty() {
             return;
         }
         let note = |sign: &str, line: &str| {
@@ -290,6 +290,7 @@ impl Script {
                 .or_default() += 1;
         };
         outcome.lines.iter().for_each(|line| note("+", line));
+        outcome.more.iter().for_each(|line| note("&", line));
         for (error, kind) in &outcome.errors {
             note("!", &format!("{error} ({kind})"));
         }
@@ -357,6 +358,8 @@ impl Script {
 #[derive(Default)]
 pub struct Outcome {
     pub lines: Vec<String>,
+    /// Further lines, which `FILE.shown` alone has.
+    pub more: Vec<String>,
     /// With their kinds.
     pub errors: Vec<(String, String)>,
     pub is_unchanged: bool,

@@ -299,11 +299,6 @@ impl script::Case for Machine<'_> {
         self.root.path().to_owned()
     }
 
-    /// The judges' versions differ.
-    fn is_recorded() -> bool {
-        false
-    }
-
     fn step(&mut self, _: &Script, what: &str, _: &str, place: &str) -> Outcome {
         assert_eq!(what, "import", "{place}");
         let root = self.root.path();
@@ -323,7 +318,10 @@ impl script::Case for Machine<'_> {
             let area: Vec<_> = area.map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(format!("{name} {}", area.join(" ")));
         }
-        lines.into_iter().collect()
+        Outcome {
+            more: imported.to_toml().lines().map(str::to_owned).collect(),
+            ..lines.into_iter().collect()
+        }
     }
 }
 
@@ -458,4 +456,14 @@ fn the_file_of_zram_tools_is_read_as_its_script_reads_it() {
 #[test]
 fn fstab_and_crypttab_are_read_as_systemd_reads_them() {
     judge(&systemd::JUDGE);
+}
+
+/// No judge of it is at hand.
+#[test]
+fn files_of_rpi_swap_are_read() {
+    let nobody = Judge {
+        cases: "world/rpi-swap.txt",
+        ..systemd::JUDGE
+    };
+    cases(&nobody, None);
 }
