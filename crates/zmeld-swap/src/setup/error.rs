@@ -260,3 +260,19 @@ impl fmt::Display for SwapoffConflict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_privilege_is_named_with_the_way_to_it() {
+        let what = "this".to_owned();
+        let err = Error::Privilege { what };
+        let ways = ["root: run it", "more than root has here"];
+        let said = err.to_string();
+        let is_said = |way| said.starts_with(&format!("this needs {way}"));
+        assert!(ways.into_iter().any(is_said), "{said}");
+        assert_eq!(err.kind(), ErrorKind::Missing);
+    }
+}

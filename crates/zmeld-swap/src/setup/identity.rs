@@ -205,8 +205,8 @@ pub(crate) fn new_uuid() -> Result<String, Error> {
 
 /// Version 4, as RFC 9562 has it.
 fn random_uuid(mut bytes: [u8; 16]) -> String {
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes[6] = 0x40 + (bytes[6] & 0x0f);
+    bytes[8] = 0x80 + (bytes[8] & 0x3f);
     uuid(&bytes)
 }
 

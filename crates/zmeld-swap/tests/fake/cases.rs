@@ -169,7 +169,7 @@ impl script::Case for Case {
                 let removal = Removal {
                     force: options.force,
                     keep_files,
-                    ..Removal::default()
+                    only: options.only.as_deref(),
                 };
                 let result = machine.down_with(removal, &false.into());
                 return reported(result, machine.notes());

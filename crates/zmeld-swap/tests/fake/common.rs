@@ -562,9 +562,9 @@ impl Fake {
         format!("/{}", path.strip_prefix(&self.root).unwrap().display())
     }
 
-    /// Behaviour of a command, where a file of its name in `/does` says one.
-    fn does(&self, command: &str) -> String {
-        let says = fs::read_to_string(self.root.join("does").join(command));
+    /// Behaviour of a command or an attribute, where a file of its name in `/does` says one.
+    fn does(&self, name: &str) -> String {
+        let says = fs::read_to_string(self.root.join("does").join(name));
         says.unwrap_or_default().trim().to_owned()
     }
 
@@ -592,8 +592,16 @@ impl Fake {
         let folder = path.parent().unwrap();
         let sized = || fs::read_to_string(folder.join("disksize")).unwrap().trim() != "0";
         let name = path.file_name().unwrap().to_str().unwrap();
+        match &*self.does(name) {
+            "" => {}
+            "refuses" => return Err(errno(EINVAL)),
+            "busy" => {
+                fs::remove_file(self.root.join("does").join(name))?;
+                return Err(errno(EBUSY));
+            }
+            says => return fs::write(path, format!("{says}\n")),
+        }
         match name {
-            _ if self.does(name) == "refuses" => Err(errno(EINVAL)),
             "hot_remove" => {
                 let driver = driver_of(path);
                 let device = self.root.join(format!("dev/{driver}{value}"));

@@ -1,13 +1,13 @@
 //! Refusals and warnings, in one line, before anything is changed.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use zmeld_swap::setup::event::Event;
 use zmeld_swap::setup::execute::{self, Removal};
 use zmeld_swap::setup::journal::{Journal, Owner};
 
-use crate::common::{config, lock, Machine};
+use crate::common::{config, lock, note, Machine, PATIENCE};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 
@@ -45,33 +45,51 @@ fn two_runs_are_kept_apart() {
     .unwrap_err();
     let pid = format!("(process {})", std::process::id());
     assert!(second.to_string().contains(&pid), "{second}");
+    // Who waits is told for whom, and may stop.
+    let stop = AtomicBool::new(false);
+    let mut listener = |event: Event<'_>| {
+        if let Event::Waiting { holder } = event {
+            assert_eq!(holder, pid);
+            stop.store(true, Ordering::SeqCst);
+        }
+    };
+    let third = Journal::lock(&host, Owner::Setup, PATIENCE, &stop, &mut listener).unwrap_err();
+    let said = "stopped; while another run had the lock (process";
+    assert!(third.to_string().starts_with(said), "{third}");
     drop(first);
     lock(&host, Owner::Setup).unwrap();
 }
 
+/// All of it, and one tier of two.
 #[test]
 fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
-    let machine = Machine::new();
-    let before = machine.snapshot();
-    machine.up(&config(RAM)).unwrap();
-    let host = machine.host();
-    let mut journal = lock(&host, Owner::Setup).unwrap();
-    // There is no room for the state: here, no folder.
-    std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
-    let mut notes = Vec::new();
-    let removal = Removal::default();
-    let report = execute::down(&host, &mut journal, removal, &false.into(), &mut |event| {
-        if let Event::Note { text } = event {
-            notes.push(text.to_owned());
+    let second = RAM.replace("fast", "second");
+    for (only, count) in [(None, 1), (Some(&["second".to_owned()][..]), 2)] {
+        let machine = Machine::new();
+        let before = machine.snapshot();
+        machine.up(&config(&format!("{RAM}{second}"))).unwrap();
+        let host = machine.host();
+        let mut journal = lock(&host, Owner::Setup).unwrap();
+        // There is no room for the state: here, no folder.
+        std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
+        let mut notes = Vec::new();
+        let removal = Removal {
+            only,
+            ..Removal::default()
+        };
+        let report = execute::down(&host, &mut journal, removal, &false.into(), &mut |event| {
+            note(event, &mut notes);
+        });
+        assert!(report.unwrap().left.is_empty());
+        assert_eq!(notes.len(), count, "{notes:?}");
+        for said in notes {
+            let begin = "cannot write /run/zmeld/state.json";
+            assert!(said.starts_with(begin) && said.ends_with("taking back goes on"));
         }
-    });
-    assert!(report.unwrap().left.is_empty());
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    let said = "cannot write /run/zmeld/state.json";
-    assert!(notes[0].starts_with(said) && notes[0].ends_with("taking back goes on"));
-    std::fs::rename(machine.path("/run/full"), machine.path("/run/zmeld")).unwrap();
-    drop(journal);
-    // Things still recorded are found to be gone.
-    assert!(machine.down().unwrap().left.is_empty());
-    assert_eq!(machine.snapshot(), before);
+        std::fs::rename(machine.path("/run/full"), machine.path("/run/zmeld")).unwrap();
+        drop(journal);
+        // Things still recorded are found to be gone.
+        assert!(machine.down().unwrap().left.is_empty());
+        assert_eq!(machine.snapshot(), before);
+    }
 }

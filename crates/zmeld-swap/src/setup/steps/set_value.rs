@@ -50,14 +50,6 @@ impl SetValue {
     pub(crate) fn words(&self) -> String {
         format!("set {} to {}", self.name(), self.value)
     }
-
-    /// Its subject: `vm.swappiness`, zswap.
-    pub fn subject(&self) -> String {
-        match self.path.starts_with(ZSWAP) {
-            true => "zswap".to_owned(),
-            false => self.name(),
-        }
-    }
 }
 
 impl Reversible for SetValue {
