@@ -7,8 +7,10 @@ mod machine;
 mod script;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use machine::{files, plant, put, MACHINES};
 use rustix::fs::{mkfifoat, Mode, CWD};
@@ -16,6 +18,7 @@ use script::{Outcome, Script};
 use serde::Serialize;
 use zmeld_config::advice::{CodecVerdict, Machine, Pool, TierKind};
 use zmeld_config::{Comments, Config, Named};
+use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_report::Style;
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
@@ -30,22 +33,39 @@ const PAGE: u64 = 4096;
 
 struct Root(tempfile::TempDir);
 
+/// Reads, as far as `PATH.read` does not say with which error that fails.
+struct Files;
+
+impl Access for Files {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        machine::refuse(path, "read")?;
+        Direct.read(path, limit)
+    }
+}
+
 impl script::Case for Root {
     fn root(&self) -> PathBuf {
         self.0.path().to_owned()
     }
 
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
-        let host = Host::at(self.0.path());
+        let host = Host::with(self.0.path(), Arc::new(Files));
         let now = Observation::read(&host, PAGE);
         let wanted = Config::from_text(Path::new("z.toml"), &script.text(rest));
         let wanted = wanted.map(|it| Outstanding::of(&it.config));
+        let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
         match what {
             "machine" => (self.0, _) = plant(rest),
             "ids" => {
                 let mut ids: Vec<_> = found(&now).iter().map(|it| it.name()).collect();
                 ids.dedup();
                 assert_eq!(ids.join(" "), rest, "{place}");
+            }
+            // Without a configuration.
+            "page" => {
+                let status = Status::read(&host, Ok(&Config::default()), None);
+                let text = page::document(&status).to_text(&Style::plain(200));
+                return text.lines().collect();
             }
             "status" => return as_lines::of_findings(&findings(&now, &wanted.unwrap())),
             // A part of it, in JSON, by its place.
@@ -55,10 +75,12 @@ impl script::Case for Root {
                     "devices" => shown(&now.devices),
                     "differences" => shown(&now.differences()),
                     "groups" => shown(&now.groups),
+                    "hibernation" => shown(&[&now.hibernation]),
                     "lately" => shown(&[&now.lately]),
                     "swaps" => shown(&now.swaps),
                     "tiers" => shown(&now.tiers()),
                     "warnings" => shown(&now.warnings),
+                    "zswap" => shown(&[&now.zswap]),
                     _ => panic!("{place}"),
                 }
             }
@@ -73,10 +95,9 @@ impl script::Case for Root {
             "advise" => return advised(&host, rest),
             // A profile's configuration as a file.
             "profile" => {
-                let (name, tiers) = rest.split_once(' ').unwrap_or((rest, ""));
-                let tiers = Config::from_text(Path::new("z.toml"), &script.text(tiers));
+                let tiers = Config::from_text(Path::new("z.toml"), &script.text(second));
                 let (mut config, mut comments) = (tiers.unwrap().config, Comments::new());
-                let profile = Profile::named(name).unwrap();
+                let profile = Profile::named(first).unwrap();
                 if let Err(why) = profile.check(&host, now.memory.total_bytes) {
                     return Outcome {
                         errors: vec![(why, String::new())],
@@ -91,9 +112,13 @@ impl script::Case for Root {
             }
             // Of a machine with so many GiB.
             "profile-of" => {
-                let (gib, name) = rest.split_once(' ').unwrap();
-                let gib: u64 = gib.parse().unwrap();
-                assert_eq!(Profile::of(&host, gib << 30).name(), name, "{place}");
+                let bytes = first.parse::<u64>().unwrap() << 30;
+                assert_eq!(Profile::of(&host, bytes).name(), second, "{place}");
+            }
+            "doubt" => {
+                let bytes = first.parse::<u64>().unwrap() << 30;
+                let profile = Profile::named(second).unwrap();
+                return profile.doubt(&host, bytes).iter().collect();
             }
             // The plan reads it as status does.
             "hibernates" => {
@@ -107,15 +132,18 @@ impl script::Case for Root {
 }
 
 /// What is recommended as a file, in words, and what the kernel lacks for it. `rest`: the kind and the
-/// codec that are asked for, or `-`; codec, ratio and MiB of pages that were measured, or the best ratio
-/// of those that do not compress.
+/// codec that are asked for, or `-`; codec, ratio and MiB of pages that were measured, the best ratio
+/// of those that do not compress, or a place or a size that is asked for.
 fn advised(host: &Host, rest: &str) -> Outcome {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let asked = |at: usize| words.get(at).filter(|word| **word != "-");
+    let place = words.iter().find(|word| word.starts_with('/'));
+    let size = words.iter().find(|word| word.ends_with('%'));
     let choice = UserChoice {
         kind: asked(0).map(|kind| TierKind::named(kind).unwrap()),
         codec: asked(1).map(|codec| codec.parse().unwrap()),
-        ..UserChoice::default()
+        place: place.map(|place| place.parse().unwrap()),
+        size: size.map(|size| size.parse().unwrap()),
     };
     let measured = match words[..] {
         [_, _, name, ratio, mib] => CodecVerdict::Codec {
@@ -135,20 +163,20 @@ fn advised(host: &Host, rest: &str) -> Outcome {
             }
         }
     };
-    let advice = found.recommendation.unwrap();
-    let pool = advice.pool.as_ref().map(Pool::words);
-    let told = [
-        Some(advice.words()),
-        pool,
-        advice.missing.clone(),
-        advice.compared(),
-    ];
+    let told = found.recommendation.iter().flat_map(|advice| {
+        [
+            Some(advice.words()),
+            advice.pool.as_ref().map(Pool::words),
+            advice.missing.clone(),
+            advice.compared(),
+        ]
+    });
     let file = found.config.to_toml(&found.comments);
     let read = Config::from_text(Path::new("z.toml"), &file).unwrap();
     assert_eq!(read.config, found.config, "{file}");
     file.lines()
         .map(str::to_owned)
-        .chain(told.into_iter().flatten())
+        .chain(told.flatten())
         .collect()
 }
 
@@ -163,7 +191,7 @@ fn found(now: &Observation) -> Vec<zmeld_swap::status::findings::Finding> {
 
 #[test]
 fn each_case_comes_out_as_it_says() {
-    for file in ["advice", "cases", "profiles"] {
+    for file in ["advice", "cases", "profiles", "seen"] {
         let new = || Root(tempfile::tempdir().unwrap());
         script::run(&format!("observe/{file}.txt"), new);
     }

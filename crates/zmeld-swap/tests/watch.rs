@@ -21,13 +21,15 @@ use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::lru_gen::{self, Generation, GroupGenerations, Node, ENABLED, PATH};
 use zmeld_linux::Host;
+use zmeld_report::{Document, Style};
 use zmeld_swap::observe::Observation;
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::step::{MadeDevice, Record, Step};
 use zmeld_swap::setup::steps::AddDevice;
 use zmeld_swap::status::findings::findings;
 use zmeld_swap::status::outstanding::Outstanding;
-use zmeld_swap::watch::Watcher;
+use zmeld_swap::status::page::{self, Status};
+use zmeld_swap::watch::{is_short, meld, Error, Watcher};
 
 const MIB: u64 = 1 << 20;
 
@@ -45,12 +47,19 @@ impl Kernel {
         let ms = ms.trim().parse().unwrap();
         self.took_ms.fetch_add(ms, Ordering::Relaxed);
     }
+
+    /// Takes as long as that file says, if it is there.
+    fn take_as(&self, path: &Path) {
+        let ms = fs::read_to_string(path).unwrap_or("0".to_owned());
+        self.take(&ms);
+    }
 }
 
 impl Access for Kernel {
     /// Of what is told of generations so many bytes where `slow_read` says so, after so many
     /// milliseconds, and blank lines up to all that is read; each time is noted in `reads`.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        machine::refuse(path, "read")?;
         let mut bytes = Direct.read(path, limit)?;
         let slow = fs::read_to_string(path.with_file_name("slow_read"));
         if let (Ok(slow), true) = (slow, limit > 1 && path.ends_with("debug/lru_gen")) {
@@ -71,6 +80,7 @@ impl Access for Kernel {
             _ => of_device(path, name, value)?,
         }
         if ["recompress", "writeback"].contains(&name) {
+            self.take_as(&path.with_file_name("slow_request"));
             let is_told = path.with_file_name("is_told").exists();
             self.stop.store(is_told, Ordering::Relaxed);
         }
@@ -90,7 +100,7 @@ impl Access for Kernel {
 /// there say how: `no_ages` takes none in `idle`; `killed_at` has the watch killed in the next
 /// writeback, of which so much of the limit is left; with `has_pages` pages are compressed
 /// further each time, and writeback uses its limit up; with `is_told` the watch is told to stop
-/// meanwhile.
+/// meanwhile; a request takes the milliseconds in `slow_request`.
 fn of_device(path: &Path, name: &str, value: &str) -> io::Result<()> {
     let beside = |name: &str| path.with_file_name(name);
     assert!(path.parent().unwrap().ends_with("block/zmeld0"), "{path:?}");
@@ -114,6 +124,7 @@ fn of_device(path: &Path, name: &str, value: &str) -> io::Result<()> {
         "writeback" if beside("has_pages").exists() => fs::write(beside("writeback_limit"), "0")?,
         _ => {}
     }
+    machine::refuse(path, "write")?;
     append(&beside("written"), &format!("{name} <- {value}"))
 }
 
@@ -149,9 +160,7 @@ fn generations(kernel: &Kernel, path: &Path, order: &str) -> io::Result<()> {
         "+" if number(3) != youngest => return invalid,
         "+" => {
             assert_eq!(words[4..], ["1", "1"]);
-            if let Ok(ms) = fs::read_to_string(path.with_file_name("slow_walk")) {
-                kernel.take(&ms);
-            }
+            kernel.take_as(&path.with_file_name("slow_walk"));
             generations.push(Generation {
                 number: youngest + 1,
                 age_ms: 0,
@@ -167,6 +176,7 @@ fn generations(kernel: &Kernel, path: &Path, order: &str) -> io::Result<()> {
         "-" if number(3) + 2 > youngest => return invalid,
         "-" if folder.join("stuck").exists() => {}
         "-" => {
+            kernel.take_as(&path.with_file_name("slow_order"));
             let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
             let no_files = match release.is_ok_and(|it| it.starts_with("6.16")) {
                 true => "max",
@@ -205,6 +215,10 @@ fn generations(kernel: &Kernel, path: &Path, order: &str) -> io::Result<()> {
                 fs::write(folder.join(name), bytes.to_string())
             };
             change("memory.current", -((number(5) - left) as i64))?;
+            let takes_files = folder.join("takes_files");
+            if takes_files.exists() {
+                fs::copy(takes_files, folder.join("memory.stat"))?;
+            }
             // Pages of which swap has a copy still need no more of it.
             if !folder.join("has_copies").exists() {
                 change("memory.swap.current", to_swap as i64)?;
@@ -477,8 +491,22 @@ impl script::Case for Machine {
             "ask" => {
                 let seconds = words[1].parse().unwrap();
                 let then = self.begin + Duration::from_secs(seconds);
-                assert!(self.watcher.ask(words[0], then), "{place}");
+                return [self.watcher.ask(words[0], then)].iter().collect();
             }
+            // As `zmeld meld` does, of that device or of the only one.
+            "meld" => {
+                let wanted = Some(rest).filter(|it| !it.is_empty());
+                let name = meld::choose(&self.host, wanted);
+                let melding = name.and_then(|name| meld::run(&self.host, &name, "start"));
+                let errors = melding.as_ref().err().into_iter();
+                let kind = |err: &Error| format!("missing: {}", err.is_missing());
+                return Outcome {
+                    errors: errors.map(|err| (err.to_string(), kind(err))).collect(),
+                    lines: melding.iter().map(|it| it.mode.clone()).collect(),
+                    ..Outcome::default()
+                };
+            }
+            "meld-stop" => meld::stop(&self.host, rest).unwrap(),
             "round" => return self.round(number(0)),
             // In the first round's writeback, of which the kernel leaves so much of the limit.
             "killed-at" => {
@@ -491,7 +519,16 @@ impl script::Case for Machine {
                 let (device, text) = rest.split_once(' ').unwrap();
                 self.journal(device, config(&script.text(text)));
             }
-            "has-more" => assert_eq!(self.watcher.has_more().to_string(), rest, "{place}"),
+            "has" => {
+                let has = match words[0] {
+                    "more" => self.watcher.has_more(),
+                    "acted" => self.watcher.has_acted(),
+                    "rules" => self.watcher.has_rules(),
+                    _ => panic!("{place}"),
+                };
+                assert_eq!(has.to_string(), words[1], "{place}");
+            }
+            "is-short" => assert_eq!(is_short(&self.host).to_string(), rest, "{place}"),
             "file" => self.file(part(), part(), part()),
             // NAME... MEMORY IN_USE, in MiB.
             "group" => {
@@ -510,6 +547,7 @@ impl script::Case for Machine {
                 let mut done = Vec::new();
                 let mut take = |line| done.push(line);
                 self.watcher.make_room(now, &self.kernel.stop, &mut take);
+                let _ = fs::remove_file(self.dir.path().join("sys/block/zmeld0/written"));
                 assert_eq!(self.between(number(0), number(0), 1), [""; 0], "{place}");
                 return done.iter().collect();
             }
@@ -561,6 +599,20 @@ impl script::Case for Machine {
                         .map(|it| serde_json::to_string(it).unwrap()),
                 );
                 return lines.iter().collect();
+            }
+            // What the next watch is to know, a line a group.
+            "learnt" => {
+                let learnt = self.lines("run/zmeld/reclaim-learnt.json").concat();
+                let learnt: BTreeMap<String, serde_json::Value> =
+                    serde_json::from_str(&learnt).unwrap();
+                let line = |(group, learnt)| format!("{group} {learnt}");
+                return learnt.into_iter().map(line).collect();
+            }
+            // What a status tells below the tiers.
+            "page" => {
+                let status = Status::read(&self.host, Ok(&Config::default()), None);
+                let text = page::details(Document::new(""), &status);
+                return text.to_text(&Style::plain(200)).lines().collect();
             }
             "orders" => {
                 let orders = self.orders().into_iter().enumerate();

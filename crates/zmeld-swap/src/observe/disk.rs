@@ -123,7 +123,7 @@ impl BlockStack {
         let mut pending = vec![resolve(reader, &first)];
         while let Some(name) = pending.pop() {
             let known = stand.layers.iter().any(|layer| layer.name == name);
-            if known || stand.layers.len() >= LAYERS_MAX || name.is_empty() {
+            if known || stand.layers.len() >= LAYERS_MAX {
                 continue;
             }
             let Some(place) = DeviceFolders::find(reader, &name) else {

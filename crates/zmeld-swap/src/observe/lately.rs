@@ -314,7 +314,7 @@ impl Lately {
     fn seen_of_machine(&self, groups: &[LimitedGroup]) -> u64 {
         let is_below = |group: &LimitedGroup, other: &LimitedGroup| {
             let rest = group.path.strip_prefix(&other.path);
-            rest.is_some_and(|rest| rest.starts_with('/')) && group != other
+            rest.is_some_and(|rest| rest.starts_with('/'))
         };
         // With version 2 the topmost count all; with version 1 each counts its own, and
         // a limit above says nothing of whom it made the kernel kill.
@@ -339,7 +339,7 @@ impl Lately {
 fn is_child(parent: &str, path: &str) -> bool {
     path.strip_prefix(parent)
         .and_then(|rest| rest.strip_prefix('/'))
-        .is_some_and(|name| !name.is_empty() && !name.contains('/'))
+        .is_some_and(|name| !name.contains('/'))
 }
 
 #[cfg(test)]

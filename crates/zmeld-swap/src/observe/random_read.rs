@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
 use zmeld_linux::mounts;
@@ -44,15 +44,18 @@ pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, HostError> {
     let at = room.as_ptr().align_offset(PAGE);
     let page = &mut room[at..at + PAGE];
     let chance = RandomState::new();
-    let begin = Instant::now();
+    let begin = host.now();
     let mut count = 0u64;
-    while begin.elapsed() < BUDGET || count < READS_MIN && begin.elapsed() < BUDGET_MAX {
+    loop {
         let number = chance.hash_one(count) % pages;
         file.read_exact_at(page, number * PAGE as u64)
             .map_err(failed)?;
         count += 1;
+        let took = host.now() - begin;
+        if took >= BUDGET && (count >= READS_MIN || took >= BUDGET_MAX) {
+            return Ok(count as f64 / took.as_secs_f64());
+        }
     }
-    Ok(count as f64 / begin.elapsed().as_secs_f64())
 }
 
 /// A block device has a length too, at its end.
@@ -77,7 +80,31 @@ pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use zmeld_linux::host::{Access, Direct};
+
     use super::*;
+
+    /// A drive that takes so long for a page, by the clock that is looked at after each.
+    struct Drive {
+        began: Instant,
+        page_ms: u32,
+        looks: AtomicU32,
+    }
+
+    impl Access for Drive {
+        fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+            Direct.read(path, limit)
+        }
+
+        fn now(&self) -> Instant {
+            let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+            self.began + Duration::from_millis((self.page_ms * looks).into())
+        }
+    }
 
     #[test]
     fn the_root_device_is_found_in_the_mount_table() {
@@ -102,8 +129,18 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let host = Host::at(dir.path());
         std::fs::write(host.path("/disk"), vec![1u8; 64 * PAGE]).unwrap();
-        let rate = pages_per_second(&host, Path::new("/disk")).unwrap();
-        assert!(rate > 1.0, "{rate}");
+        // A slow drive is read until the mean is good enough, and no drive for long.
+        for (page_ms, reads) in [(1, 300), (10, 32), (50, 32), (100, 20)] {
+            let drive = Arc::new(Drive {
+                began: Instant::now(),
+                page_ms,
+                looks: AtomicU32::new(0),
+            });
+            let host = Host::with(dir.path(), drive.clone());
+            let rate = pages_per_second(&host, Path::new("/disk")).unwrap();
+            assert_eq!(rate.round() as u32, 1000 / page_ms);
+            assert_eq!(drive.looks.load(Ordering::Relaxed), reads + 1);
+        }
         std::fs::write(host.path("/empty"), "").unwrap();
         assert!(pages_per_second(&host, Path::new("/empty")).is_err());
         assert!(pages_per_second(&host, Path::new("/none")).is_err());

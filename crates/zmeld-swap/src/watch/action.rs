@@ -51,10 +51,8 @@ impl<'a> Pieces<'a> {
     /// The last piece was done: whether it is another one's turn now.
     pub fn is_over(&mut self) -> bool {
         let now = self.host.now();
-        let took = (now - self.began).max(Duration::from_millis(1));
-        let times = PIECE.as_secs_f64() / took.as_secs_f64();
-        let pages = self.pages as f64 * times.clamp(0.25, 4.0);
-        self.pages = (pages as u64).max(64);
+        let times = PIECE.as_secs_f64() / (now - self.began).as_secs_f64();
+        self.pages = (self.pages as f64 * times.min(4.0)) as u64;
         self.stop.load(Ordering::Relaxed) || now >= self.end
     }
 

@@ -1,15 +1,18 @@
 //! Cases in `cases`: what zmeld does to the machine, and what others do.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::observe::applied::AppliedTier;
+use zmeld_report::Style;
 use zmeld_swap::setup::execute::{self, Done, Removal, Report};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
 use zmeld_swap::setup::Error;
+use zmeld_swap::status::page::{self, Status};
 
 use crate::as_lines;
 use crate::common::{config, note, Machine};
@@ -33,6 +36,7 @@ each_case_comes_out_as_it_says! {
     reconcile "reconcile",
     room "room",
     stand_in "stand-in",
+    status "status",
     take_over "take-over",
     traps "traps",
     truth "truth",
@@ -223,6 +227,17 @@ impl script::Case for Case {
                     format!("{name}: {device:?}, {area:?}, {lost:?}")
                 };
                 return applied.tiers.iter().map(line).collect();
+            }
+            // The whole status, by the file of that name, or by the machine's own (-).
+            "page" => {
+                let (file, text) = rest.split_once(' ').unwrap();
+                let file = Some(Path::new(file)).filter(|it| it.is_absolute());
+                let config = Config::from_text(Path::new("z.toml"), &script.text(text));
+                let config = config.as_ref().map(|it| &it.config);
+                let config = config.map_err(ToString::to_string);
+                let status = Status::read(&machine.host(), config, file);
+                let text = page::document(&status).to_text(&Style::plain(200));
+                return text.lines().collect();
             }
             // The plan made beforehand lists what `up` then does.
             "agrees" => crate::reconcile::agrees(machine, &text()),

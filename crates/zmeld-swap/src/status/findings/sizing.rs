@@ -172,7 +172,7 @@ fn pool_near_limit(view: &View) -> Option<Finding> {
     // A pool that was full takes pages again below this threshold (90 %), so that it stays about
     // there: it is found all the while.
     let stays = zswap.accept_threshold_percent as f64 / 100.0 - HOVERING;
-    if limit == 0 || fill < NEARLY_FULL.min(stays.max(POOL_FULL_MIN)) {
+    if fill < NEARLY_FULL.min(stays.max(POOL_FULL_MIN)) {
         return None;
     }
     // Two thirds full from then on.
@@ -315,7 +315,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
     for device in &view.now.devices {
         let held = device.held.unwrap_or_default();
         let fill = share(held.memory_used_bytes, held.limit_bytes);
-        if held.limit_bytes > 0 && fill >= NEARLY_FULL {
+        if fill >= NEARLY_FULL {
             found.push(Finding::of_machine(
                 &device.name,
                 "it is close to its memory limit: at the limit, writes fail",
@@ -371,7 +371,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
 /// A group that has nearly all of the swap that it may have: what is over stays in its
 /// RAM, and past its limit there the kernel kills its programs.
 fn group_near_limit(view: &View, group: &LimitedGroup) -> Option<Finding> {
-    let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
+    let limit = group.swap_max_bytes?;
     let fill = share(group.swap_bytes, limit);
     if fill < NEARLY_FULL || super::is_experiment(&group.path) {
         return None;

@@ -198,14 +198,13 @@ impl Walks {
         begun: &mut usize,
         round: &Round,
     ) -> Result<(), HostError> {
-        let now = round.by_now();
+        let now = round.now;
         self.left_alone.retain(|_, until| now < *until);
         due.retain(|due| !self.left_alone.contains_key(&due.id));
         due.sort_by(|one, other| other.times.total_cmp(&one.times));
         let mut promised = BTreeMap::new();
         let mut failed = Ok(());
         for due in &due {
-            let now = round.by_now();
             if self.next.is_some_and(|next| now < next) || round.is_over() {
                 break;
             }
@@ -479,9 +478,6 @@ impl Generations {
     ) -> Result<Vec<Idle>, HostError> {
         let mut promised = BTreeMap::new();
         let mut all = Vec::new();
-        if !told.has_swap {
-            return Ok(all);
-        }
         for below in told.of(&self.path) {
             if round.is_over() {
                 break;

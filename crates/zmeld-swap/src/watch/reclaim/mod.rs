@@ -115,9 +115,8 @@ struct ReclaimTarget {
 /// A round's machine, time limits and listener.
 struct Round<'a> {
     host: &'a Host,
-    /// When it is, for those who look back.
+    /// When it began, for those who look back.
     now: Instant,
-    began: Instant,
     /// Nothing more is begun then.
     end: Instant,
     /// Memory is short: more is taken at once.
@@ -133,12 +132,10 @@ impl<'a> Round<'a> {
         stop: &'a AtomicBool,
         listener: &'a mut Listener<'a>,
     ) -> Round<'a> {
-        let began = host.now();
         Round {
             host,
             now,
-            began,
-            end: began + ROUND_MAX,
+            end: host.now() + ROUND_MAX,
             is_pressed: false,
             stop,
             listener,
@@ -156,10 +153,6 @@ impl<'a> Round<'a> {
     /// It has taken its time, or the watch is to end.
     fn is_over(&self) -> bool {
         self.is_stopped() || self.host.now() >= self.end
-    }
-
-    fn by_now(&self) -> Instant {
-        self.now + (self.host.now() - self.began)
     }
 }
 
@@ -787,7 +780,7 @@ fn swap_is_full(host: &Host) -> Option<String> {
 fn swap_free_below(host: &Host, least: f64) -> Option<String> {
     let text = host.read_optional(meminfo::PATH).ok()??;
     let memory = Meminfo::new(&text);
-    let all = memory.bytes("SwapTotal").filter(|all| *all > 0)?;
-    let free = memory.bytes("SwapFree")? as f64 / all as f64;
+    // Of no swap nothing is full: that is no number, which is below none.
+    let free = memory.bytes("SwapFree")? as f64 / memory.bytes("SwapTotal")? as f64;
     (free < least).then(|| format!("swap is {} full", percent(1.0 - free)))
 }
