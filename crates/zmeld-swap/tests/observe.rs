@@ -104,11 +104,13 @@ impl script::Case for Root {
                         ..Outcome::default()
                     };
                 }
+                let hint = profile.hint(&host, &config);
                 profile.add_to(&host, &mut config, &mut comments);
+                assert_eq!(profile.hint(&host, &config), None, "{place}");
                 let text = config.to_toml(&comments);
                 let read = Config::from_text(Path::new("z.toml"), &text).unwrap();
                 assert_eq!(read.config, config, "{text}");
-                return text.lines().collect();
+                return text.lines().chain(hint.as_deref()).collect();
             }
             // Of a machine with so many GiB.
             "profile-of" => {

@@ -80,9 +80,12 @@ impl Profile {
     pub fn hint(self, host: &Host, config: &Config) -> Option<String> {
         let mut with = config.clone();
         self.add_to(host, &mut with, &mut Comments::new());
-        let mut added = with.watch.rules();
-        added.extend(with.watch.guard.is_some().then_some("guard"));
-        let had = config.watch.rules();
+        let rules_of = |config: &Config| {
+            let guard = config.watch.guard.as_ref().map(|_| "guard");
+            Vec::from_iter(config.watch.rules().into_iter().chain(guard))
+        };
+        let had = rules_of(config);
+        let mut added = rules_of(&with);
         added.retain(|rule| !had.contains(rule));
         let added: Vec<String> = added.iter().map(|rule| format!("[watch.{rule}]")).collect();
         let sign = match self {
