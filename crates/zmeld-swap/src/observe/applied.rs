@@ -48,12 +48,6 @@ impl Applied {
             .find(|tier| tier.area.as_deref() == Some(path))
     }
 
-    /// Paths of the swap areas.
-    pub fn areas(self) -> Vec<String> {
-        let tiers = self.tiers.into_iter();
-        tiers.filter_map(|tier| tier.area).collect()
-    }
-
     /// The tier that is zswap.
     pub fn zswap(&self) -> Option<&AppliedTier> {
         let of = |tier: &&AppliedTier| Some(&self.config.tier(&tier.name)?.kind);

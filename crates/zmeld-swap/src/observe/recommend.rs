@@ -63,7 +63,6 @@ pub fn recommend(
     let name = tier::name(kind);
     let why = match choice.kind {
         None if choice.place.is_some() => "a place is given",
-        _ if kind.is_on_disk() => "as asked for",
         _ => &*advised.why,
     };
     let mut config = Config::default();
@@ -80,10 +79,8 @@ pub fn recommend(
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {
         in_ram: kind.is_in_ram(),
-        on_disk: kind.is_on_disk()
-            || resumed_from.is_some()
-            || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
-        // Whether it spins makes no difference to what is set here.
+        on_disk: resumed_from.is_some() || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
+        // Its own place makes no difference to what is set here, nor does whether that spins.
         ..SwapKinds::default()
     };
     if let Some(path) = resumed_from {

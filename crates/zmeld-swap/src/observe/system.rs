@@ -43,11 +43,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// RAM that cannot be had without swapping.
-    pub fn used_bytes(&self) -> u64 {
-        self.total_bytes.saturating_sub(self.available_bytes)
-    }
-
     /// All that is in swap.
     pub fn swap_used_bytes(&self) -> u64 {
         self.swap_total_bytes.saturating_sub(self.swap_free_bytes)

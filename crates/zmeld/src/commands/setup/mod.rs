@@ -17,7 +17,6 @@ use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, Tie
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
 use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
-use zmeld_swap::observe::applied::Applied;
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
@@ -514,7 +513,8 @@ fn is_here(host: &Host) -> bool {
 /// say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
     let applied = zmeld_swap::setup::applied::read(host).ok().flatten();
-    applied.map(Applied::areas).unwrap_or_default()
+    let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
+    tiers.into_iter().filter_map(|tier| tier.area).collect()
 }
 
 /// Says what `zmeld up` does with that recommendation here, as the last word of a scan.

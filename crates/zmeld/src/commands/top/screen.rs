@@ -146,11 +146,11 @@ impl Moment {
             // A counter that went back is another boot's; what is rare is not shown as nothing.
             (to.saturating_sub(from) as f64 / elapsed).ceil()
         };
-        let tiers = status.tiers.iter();
+        let (tiers, ram) = (status.tiers.iter(), &status.accounting);
         Moment {
             waiting: now.pressure.map_or(f64::NAN, |it| waited(&it)),
             rates: RATES.map(|(_, get)| rate(get)),
-            ram_used: now.memory.used_bytes() as f64,
+            ram_used: (ram.total_bytes - ram.available_bytes) as f64,
             swap_used: now.memory.swap_used_bytes() as f64,
             tiers: tiers.map(|it| (it.name.clone(), holds(it))).collect(),
         }
