@@ -142,6 +142,79 @@ say(1); wait()
     assert_eq!(before, resident());
 }
 
+/// Of a process that does nothing, smaps says the same in sums.
+#[test]
+fn pages_are_counted_as_smaps_does() {
+    let script = "
+libc = ctypes.CDLL(None, use_errno=True)
+a = private(300); fill(a, 1, range(0, 300, 2))
+locked = private(20); fill(locked, 2, range(20))
+assert libc.mlock(ctypes.c_void_p(address(locked)), ctypes.c_size_t(20 * PAGE)) == 0
+none = private(64); fill(none, 2, range(64)); protect(none, 0)
+s = mmap.mmap(-1, 30 * PAGE, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS); fill(s, 3, range(30))
+say(1); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    child.numbers();
+    let pid = child.pid();
+    let of = |kinds: fn(&mut LiveOptions)| {
+        let mut options = LiveOptions::new(Selection::Pids(vec![pid]));
+        kinds(&mut options);
+        LiveMemory::open(options).unwrap()
+    };
+    let smaps = std::fs::File::open(format!("/proc/{pid}/smaps")).unwrap();
+    let smaps = std::io::BufReader::new(smaps);
+    let mut mappings = zmeld_linux::smaps::Reader::new(smaps, page_size() as u64);
+    let (mut private, mut other, mut locked, mut no_access) = (0, 0, 0, 0);
+    while let Some(it) = mappings.next_mapping().unwrap() {
+        match it.name.starts_with("[v") {
+            true => continue,
+            false if !it.readable => no_access += it.rss,
+            false => {
+                private += it.anonymous;
+                other += it.rss - it.anonymous;
+                locked += u64::from(it.flags.locked) * it.rss;
+            }
+        }
+    }
+    assert!(no_access == 64 && locked >= 20 && private > 170 && other > 100);
+    for kinds in [
+        |_: &mut LiveOptions| (),
+        |it: &mut LiveOptions| it.shared = true,
+        |it: &mut LiveOptions| (it.shared, it.files) = (true, true),
+    ] {
+        let visit = see(&of(kinds), 1).visit;
+        let counted = visit.counted;
+        // Others are told of the page of zeros only by what it holds.
+        assert!(!is_root() || counted.anon_present == private, "{counted:?}");
+        assert_eq!(counted.shmem_present + counted.file_present, other);
+        assert!((30..100).contains(&counted.shmem_present), "{counted:?}");
+        assert_eq!(counted.locked, locked);
+        assert_eq!(visit.skipped.get(SkipReason::NoAccess).pages, no_access);
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let kib = |name: &str| -> u64 {
+        let kib = zmeld_linux::process::status(&status, name).unwrap();
+        kib.trim_end_matches(" kB").parse().unwrap()
+    };
+    let [private, shared, file] = ["RssAnon", "RssShmem", "RssFile"].map(kib);
+    let member = of(|_| ()).members().next().unwrap();
+    assert_eq!((member.pid, &*member.comm), (pid, "python3"));
+    assert_eq!(member.resident_bytes, (private + shared) * 1024);
+    let pages = |kib: u64| Some(kib * 1024 / page_size() as u64);
+    assert_eq!(of(|_| ()).expected_pages(), pages(private));
+    assert_eq!(
+        of(|it| it.shared = true).expected_pages(),
+        pages(private + shared)
+    );
+    assert_eq!(
+        of(|it| it.files = true).expected_pages(),
+        pages(private + file)
+    );
+}
+
 /// Shared KiB that smaps says of the mapping at or around an address.
 fn shared_kib(pid: i32, address: u64) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
@@ -477,6 +550,10 @@ fn as_an_ordinary_user_inner() {
         seen.visit.skipped.get(SkipReason::Permission).processes == 0,
         hidden
     );
+    if !hidden {
+        let refused = ColdTracker::start(&live(Selection::Pids(vec![1]))).unwrap_err();
+        assert!(refused.is_missing(), "{refused}");
+    }
     // Parent and child of a fork: 200 pages each at one address; they are marked.
     let pages: Vec<_> = seen
         .pages

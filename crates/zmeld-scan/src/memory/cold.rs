@@ -363,6 +363,91 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::sync::atomic::AtomicU64;
 
+    /// A process that touches nothing unless it is asked to.
+    struct Cat(std::process::Child);
+
+    impl Cat {
+        fn start() -> Cat {
+            let mut cat = Command::new("cat");
+            let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut cat = Cat(cat.spawn().unwrap());
+            cat.touch();
+            cat
+        }
+
+        /// Until it has answered.
+        fn touch(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            let mut answer = [0];
+            self.0
+                .stdout
+                .as_mut()
+                .unwrap()
+                .read_exact(&mut answer)
+                .unwrap();
+            let stat = || std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+            while !stat().contains(") S ") {
+                std::thread::yield_now();
+            }
+        }
+
+        fn memory(&self) -> LiveMemory {
+            let pid = i32::try_from(self.0.id()).unwrap();
+            LiveMemory::open(LiveOptions::new(Selection::Pids(vec![pid]))).unwrap()
+        }
+    }
+
+    impl Drop for Cat {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// What was not touched is cold, as smaps says it of each mapping.
+    #[test]
+    fn with_referenced_bits_mappings_are_cold_in_which_nothing_was_touched() {
+        let mut cat = Cat::start();
+        let stop = AtomicBool::new(false);
+        for touched in [false, true] {
+            let live = cat.memory();
+            let tracker = ColdTracker::start_referenced(&live).unwrap();
+            if touched {
+                cat.touch();
+            }
+            let mut told = Vec::new();
+            let time = Duration::from_millis(130);
+            let found = tracker.wait(time, &stop, &mut |it| told.push(it)).unwrap();
+            assert!(found.waited >= time && told.len() > 1 && told.is_sorted());
+            assert!(told.iter().all(|it| *it < time) && found.skipped == Skips::default());
+            assert_eq!(found.coldness(), Coldness::PerMapping);
+            let process = live.readable().next().unwrap();
+            let mappings = pagemap::mappings(process, &mut PatientReader::default()).unwrap();
+            let kinds = KindFilter::new(&live.options);
+            let mut pages: BTreeMap<RegionKind, ColdPages> = BTreeMap::new();
+            for it in &mappings {
+                let is_cold = it.rss > 0 && it.referenced == 0;
+                if let Some(kind) = kinds.of_mapping(it) {
+                    let sum = pages.entry(kind).or_default();
+                    sum.resident += it.rss;
+                    sum.cold += it.rss - it.referenced;
+                    assert_eq!(found.is_cold_mapping(process.pid, it), is_cold);
+                    assert!(!found.is_cold_mapping(1, it));
+                }
+            }
+            assert_eq!(found.pages, pages);
+            let report = ColdReport {
+                coldness: Coldness::PerMapping,
+                waited: time,
+                pages,
+            };
+            let total = report.total();
+            assert!(total.resident > 20 && total.cold > 0 && total.delivered == 0);
+            // What a processor's cache still translates shows no access.
+            assert!(touched || total.cold == total.resident, "{total:?}");
+        }
+    }
+
     /// The bitmap is a plain file here, so the test decides what was touched.
     #[test]
     fn with_an_idle_bitmap_exactly_the_idle_pages_are_delivered() {
@@ -370,20 +455,8 @@ mod tests {
             println!("SKIP: frame numbers are for root");
             return;
         };
-        let mut cat = Command::new("cat");
-        let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = cat.spawn().unwrap();
-        // Once it has answered it touches no other page.
-        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        let mut answer = [0];
-        child
-            .stdout
-            .as_mut()
-            .unwrap()
-            .read_exact(&mut answer)
-            .unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let open = || LiveMemory::open(LiveOptions::new(Selection::Pids(vec![pid]))).unwrap();
+        let cat = Cat::start();
+        let open = || cat.memory();
         let stop = AtomicBool::new(false);
         let all = open().visit(1, &stop, &|_| {}).unwrap().counted.delivered;
 
@@ -408,8 +481,6 @@ mod tests {
                 );
             })
             .unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
         let cold = visit.cold.unwrap();
         assert_eq!(cold.coldness, Coldness::PerPage);
         let total = cold.total();

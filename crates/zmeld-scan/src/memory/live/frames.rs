@@ -110,7 +110,7 @@ fn frames_end(zoneinfo: &str) -> u64 {
 }
 
 /// `/proc/kpageflags`, for the few questions that page tables leave open.
-pub(crate) struct PageFlags(File);
+pub(crate) struct PageFlags(pub(super) File);
 
 const KPF_COMPOUND_TAIL: u32 = 16;
 const KPF_ZERO_PAGE: u32 = 24;
@@ -178,5 +178,44 @@ mod tests {
             set.words().collect::<Vec<_>>(),
             [(0, 1 | 1 << 63), (1, 1 | 1 << 35)]
         );
+    }
+
+    #[test]
+    fn frames_end_behind_the_last_of_any_zone() {
+        let zone = |spanned, first| {
+            format!("  pages free 7\n  spanned  {spanned}\n  start_pfn: {first}\n")
+        };
+        let text = zone(4095, 1) + &zone(1000, 9000) + &zone(0, 0) + &zone(10, 500);
+        assert_eq!(frames_end(&text), 10_000);
+        assert_eq!(frames_end(""), 0);
+    }
+
+    /// Of compound pages of four frames at 0, 4 and 12, asked for in several orders.
+    #[test]
+    fn each_tail_has_its_head() {
+        let file = tempfile::tempfile().unwrap();
+        for tail in [1, 2, 3, 5, 6, 7, 13, 14, 15_u64] {
+            let word = 1u64 << KPF_COMPOUND_TAIL;
+            file.write_all_at(&word.to_ne_bytes(), tail * 8).unwrap();
+        }
+        let flags = PageFlags(file);
+        let head = |frame: u64| {
+            if (8..12).contains(&frame) {
+                frame
+            } else {
+                frame / 4 * 4
+            }
+        };
+        for step in [1, 3, 5, 7, 11] {
+            let mut finder = HeadFinder::default();
+            for frame in (0..48).map(|at| at * step % 16) {
+                assert_eq!(
+                    finder.head_of(&flags, frame),
+                    head(frame),
+                    "{frame} of {step}"
+                );
+            }
+        }
+        assert!(!flags.is_zero_page(3));
     }
 }

@@ -180,3 +180,39 @@ pub(crate) fn walk(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bits 0 to 4 and 5 to 54 are type and slot; 58 marks a guard region, 62 what is in swap.
+    #[test]
+    fn an_entry_in_swap_names_its_slot() {
+        let slot = 1 << 62 | 0x3_1234_5678_9abc << 5 | 0x15;
+        let entry = PagemapEntry(slot | 1 << 55 | 1 << 61);
+        assert_eq!(entry.slot(), (0x15, 0x3_1234_5678_9abc));
+        for (bits, swapped) in [(0, true), (1 << 63, false), (1 << 58, false)] {
+            assert_eq!(PagemapEntry(slot | bits).swapped(), swapped);
+        }
+        assert!(!PagemapEntry(slot & !(1 << 62)).swapped());
+        assert_eq!(PagemapEntry(u64::MAX).frame(), (1 << 55) - 1);
+    }
+
+    /// Where nobody tells where pages are, all are looked at, some at a time.
+    #[test]
+    fn pieces_follow_each_other_to_the_end() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let mut reader = PatientReader::default();
+        let mut next = |pages| next_piece(reader.of(1), &file, &pages).unwrap();
+        let all = 100 + 2 * PIECE_PAGES + 700;
+        for (from, until) in [
+            (100, 100 + PIECE_PAGES),
+            (all - 700, all),
+            (all - TABLE_PAGES, all),
+            (all - 1, all),
+        ] {
+            assert_eq!(next(from..all), Some(from..until));
+        }
+        assert_eq!(next(all..all), None);
+    }
+}

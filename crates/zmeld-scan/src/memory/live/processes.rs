@@ -233,4 +233,47 @@ mod tests {
             .into_iter()
             .eq([11, 12, 13].into_iter().chain(100..120)));
     }
+
+    #[test]
+    fn processes_are_chosen_by_number_once_and_in_order() {
+        let mut sleeps = [0, 1].map(|_| {
+            std::process::Command::new("sleep")
+                .arg("60")
+                .spawn()
+                .unwrap()
+        });
+        let [one, two] = [0, 1].map(|at: usize| sleeps[at].id() as i32);
+        let numbers = |selection| -> Vec<i32> {
+            let chosen = choose(&selection).unwrap();
+            chosen.iter().map(|it| it.pid).collect()
+        };
+        let (first, second) = (one.min(two), one.max(two));
+        let found = numbers(Selection::Pids(vec![second, first, second]));
+        assert_eq!(found, [first, second]);
+        let all = numbers(Selection::All);
+        assert!(all.is_sorted() && all.contains(&first) && all.contains(&second));
+        let own = std::process::id() as i32;
+        let tree = numbers(Selection::Tree(own));
+        assert!([own, first, second].iter().all(|it| tree.contains(it)));
+        assert_eq!(numbers(Selection::Tree(first)), [first]);
+        let chosen = ChosenProcess::look_up(first).unwrap();
+        assert_eq!((&*chosen.comm, chosen.kernel_thread), ("sleep", false));
+        sleeps
+            .iter_mut()
+            .for_each(|it| it.kill().and_then(|()| it.wait().map(drop)).unwrap());
+        let said = |selection| choose(&selection).unwrap_err().to_string();
+        let gone = format!("there is no process {first}: it may have ended");
+        assert_eq!(said(Selection::Pids(vec![own, first])), gone);
+        assert_eq!(said(Selection::Tree(first)), gone);
+        let group = said(Selection::Cgroup("/no/such".into()));
+        assert!(group.starts_with("there is no control group /no/such: looked for /no/such"));
+        if let Some(thread) = ChosenProcess::look_up(2).filter(|it| &*it.comm == "kthreadd") {
+            assert!(thread.kernel_thread);
+            let thread = said(Selection::Pids(vec![2]));
+            assert!(
+                thread.starts_with("process 2 (kthreadd) is a kernel thread"),
+                "{thread}"
+            );
+        }
+    }
 }

@@ -766,38 +766,4 @@ fn is_zero(page: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An opened process is never left for a missing privilege.
-    #[test]
-    fn a_process_that_holds_its_reader_up_has_not_ended() {
-        use io::ErrorKind::{NotFound, PermissionDenied, QuotaExceeded, TimedOut};
-        for (kind, skipped, left) in [
-            (TimedOut, SkipReason::Held, SkipReason::Held),
-            (QuotaExceeded, SkipReason::NotTried, SkipReason::NotTried),
-            (
-                PermissionDenied,
-                SkipReason::Permission,
-                SkipReason::Vanished,
-            ),
-            (NotFound, SkipReason::Vanished, SkipReason::Vanished),
-        ] {
-            assert_eq!(skip_reason(&kind.into()), skipped);
-            assert_eq!(reason_of::<()>(&Err(kind.into())), left);
-        }
-        assert_eq!(reason_of(&Ok(())), SkipReason::Vanished);
-    }
-
-    #[test]
-    fn a_scope_is_noted_where_it_is_in_the_way() {
-        let mut skipped = Skips::default();
-        assert_eq!(ptrace_scope(1, &skipped), None);
-        skipped.process(SkipReason::Permission, 0);
-        assert_eq!(ptrace_scope(0, &skipped), None);
-        for scope in [1, 2] {
-            let note = Some(Note::PtraceScope { scope });
-            assert_eq!(ptrace_scope(scope, &skipped), note);
-        }
-    }
-}
+mod tests;
