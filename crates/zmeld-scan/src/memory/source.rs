@@ -471,7 +471,7 @@ pub trait Source: Send + Sync {
 
 #[cfg(test)]
 mod tests {
-    use super::Note;
+    use super::{Note, NAMED_MAX};
 
     #[test]
     fn what_two_readings_noted_is_noted_once() {
@@ -484,5 +484,12 @@ mod tests {
         Note::add(&mut notes, &Note::NoFrameNumbers);
         Note::add(&mut notes, &held(&["a", "b"], 2));
         assert_eq!(notes, [held(&["a", "b"], 3), Note::NoFrameNumbers]);
+        for pid in 0..NAMED_MAX as i32 {
+            Note::add(&mut notes, &Note::held(pid, "c"));
+        }
+        let Note::Held { named, more } = &notes[0] else {
+            panic!("{notes:?}")
+        };
+        assert_eq!((named.len(), *more, &*named[15]), (NAMED_MAX, 5, "c (13)"));
     }
 }

@@ -94,16 +94,18 @@ impl SwapDevice {
         &self.area
     }
 
-    fn notes(&self, used: u64, found: u64) -> Vec<Note> {
+    fn notes(&self, host: &Host, used: u64, found: u64) -> Vec<Note> {
         let mut notes = Vec::new();
         if used != found {
             notes.push(Note::SlotsUnattributed { used, found });
         }
-        let zswap = Host::here().read(format!("{ZSWAP}/enabled"));
+        let zswap = host.read(format!("{ZSWAP}/enabled"));
         if zswap.is_ok_and(|text| is_on(&text)) {
             notes.push(Note::ZswapInFront);
         }
-        if !self.area.is_in_ram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {
+        let kernel = host.read("/proc/sys/kernel/osrelease").ok();
+        let kernel = kernel.as_deref().and_then(KernelVersion::parse);
+        if !self.area.is_in_ram() && kernel >= Some(KernelVersion::new(6, 12)) {
             notes.push(Note::ZeroSlotsNotWritten);
         }
         notes
@@ -132,19 +134,14 @@ impl Source for SwapDevice {
             .ok_or_else(|| not_swap(&self.area.path, &areas))?;
         let used = pages(areas[index].used_bytes);
         let empty = TypeSlots::new(0, 0);
-        let named = match of_area(&types, &areas, index) {
-            Some(found) => found.unwrap_or(&empty),
-            None if self.area.is_in_ram() => &empty, // every used slot shows by itself
-            None => {
-                return Err(Error::KernelFeature {
-                    what: format!(
-                        "telling the slots of {} from those of other swap areas",
-                        self.area.path.display()
-                    ),
-                    feature: "a view of the page tables in which they differ",
-                })
-            }
-        };
+        let named = of_area(&types, &areas, index).ok_or_else(|| Error::KernelFeature {
+            what: format!(
+                "telling the slots of {} from those of other swap areas",
+                self.area.path.display()
+            ),
+            feature: "a view of the page tables in which they differ",
+        })?;
+        let named = named.unwrap_or(&empty);
         let file = self.file.try_clone();
         let file = file.map_err(|cause| Error::io("read", &self.area.path, cause))?;
         let layout = Layout {
@@ -167,7 +164,7 @@ impl Source for SwapDevice {
         })?;
         visit.counted.delivered = delivered.into_inner();
         visit.counted.swap_slots = used;
-        visit.notes = self.notes(used, named.count);
+        visit.notes = self.notes(&Host::here(), used, named.count);
         visit.skipped.add(&held);
         visit.notes.extend(held_notes);
         Ok(visit)
@@ -324,7 +321,7 @@ fn each_slot(
 
 /// The type that belongs to area number `index`, if any occurs. The kernel numbers areas in the
 /// order of `/proc/swaps`, but leaves gaps where one was switched off. `None` when it cannot be
-/// told.
+/// told; of an area in RAM none is needed, for every used slot shows by itself.
 fn of_area<'a>(
     types: &'a [TypeSlots],
     areas: &[SwapArea],
@@ -335,15 +332,16 @@ fn of_area<'a>(
         let slack = 64 + pages(area.used_bytes) / 16;
         slots.last <= pages(area.size_bytes) && slots.count <= pages(area.used_bytes) + slack
     };
-    if let ([slots], [area]) = (types, areas) {
-        return fits(slots, area).then_some(Some(slots));
-    }
     let of_number = |slots: &TypeSlots| areas.get(slots.number);
     let has_no_gap = |slots: &TypeSlots| of_number(slots).is_some_and(|area| fits(slots, area));
-    types
-        .iter()
-        .all(has_no_gap)
-        .then(|| types.iter().find(|slots| slots.number == index))
+    let found = match (types, areas) {
+        ([slots], [area]) => fits(slots, area).then_some(Some(slots)),
+        _ => types
+            .iter()
+            .all(has_no_gap)
+            .then(|| types.iter().find(|slots| slots.number == index)),
+    };
+    found.or_else(|| areas[index].is_in_ram().then_some(None))
 }
 
 #[cfg(test)]
@@ -385,27 +383,104 @@ mod tests {
         assert_eq!(found(&[slots(0, 595, 1000)], &two, 0), Some(Some(0)));
         assert_eq!(found(&[slots(0, 595, 1001)], &two, 0), None);
         assert_eq!(found(&[slots(0, 596, 1000)], &two, 0), None);
+        let in_ram = SwapArea {
+            path: "/dev/zram0".into(),
+            ..area(1000, 500)
+        };
+        let both = [area(1000, 500), in_ram];
+        assert_eq!(found(&[slots(2, 9, 9)], &both, 0), None);
+        assert_eq!(found(&[slots(2, 9, 9)], &both, 1), Some(None));
+        assert_eq!(found(&[slots(1, 9, 9)], &both, 1), Some(Some(1)));
+    }
+
+    fn device(path: &str) -> SwapDevice {
+        SwapDevice {
+            area: SwapArea {
+                path: path.into(),
+                ..area(5, 3)
+            },
+            file: tempfile::tempfile().unwrap(),
+            page_size: rustix::param::page_size(),
+        }
+    }
+
+    fn named(slots: &[u64]) -> TypeSlots {
+        let named = TypeSlots::new(0, 6);
+        assert!(slots.iter().all(|&slot| named.slots.insert(slot)));
+        named
     }
 
     #[test]
     fn slots_behind_the_header_are_read_up_to_the_last() {
-        let read = |path: &str, named: &[u64]| {
-            let device = SwapDevice {
-                area: SwapArea {
-                    path: path.into(),
-                    ..area(5, 3)
-                },
-                file: tempfile::tempfile().unwrap(),
-                page_size: rustix::param::page_size(),
-            };
-            let slots = TypeSlots::new(0, 6);
-            assert!(named.iter().all(|&slot| slots.slots.insert(slot)));
-            let extents = device.extents(&slots).into_iter();
+        let read = |path: &str, slots: &[u64]| {
+            let extents = device(path).extents(&named(slots)).into_iter();
             let extents = extents.map(|it| (it.first_page, pages(it.offset), pages(it.bytes)));
             extents.collect::<Vec<_>>()
         };
         assert_eq!(read("/dev/zram0", &[]), [(1, 1, 5)]);
         assert_eq!(read("/dev/sda2", &[1, 2, 5]), [(1, 1, 2), (5, 5, 1)]);
         assert_eq!(read("/dev/sda2", &[]), []);
+    }
+
+    /// In RAM those that are not zero are used, too: each byte may be the one that is not.
+    #[test]
+    fn slots_are_used_that_are_named_or_hold_something() {
+        let device = device("/dev/zram0");
+        let mut bytes = vec![0; 7 * device.page_size];
+        for (slot, at) in [(1, 0), (2, device.page_size - 1), (5, 9)] {
+            bytes[slot * device.page_size + at] = 1;
+        }
+        let batch = Batch {
+            region: RegionId(0),
+            kind: RegionKind::SwapDevice,
+            first_page: 10,
+            bytes: &bytes,
+            maybe_shared: None,
+        };
+        for (slots, used) in [
+            (&[][..], &[(11, 1, 2), (15, 5, 1)][..]),
+            (&[10, 13], &[(10, 0, 4), (15, 5, 1)]),
+            (&[16, 17], &[(11, 1, 2), (15, 5, 2)]),
+        ] {
+            let found = Mutex::new(Vec::new());
+            device.deliver_used(&named(slots), batch, &|batch| {
+                let from = batch.bytes.as_ptr() as usize - bytes.as_ptr() as usize;
+                let (from, count) = (
+                    from / device.page_size,
+                    batch.bytes.len() / device.page_size,
+                );
+                found.lock().unwrap().push((batch.first_page, from, count));
+            });
+            assert_eq!(found.into_inner().unwrap(), used, "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn what_makes_slots_inexact_is_noted() {
+        let slots = |used, found| Note::SlotsUnattributed { used, found };
+        let (zswap, zeros) = (Note::ZswapInFront, Note::ZeroSlotsNotWritten);
+        for (path, kernel, enabled, found, notes) in [
+            ("/dev/sda2", "6.11.9", "N", 3, vec![]),
+            ("/dev/sda2", "6.12.0", "N", 3, vec![zeros.clone()]),
+            ("/dev/zram0", "6.12.0", "Y", 3, vec![zswap.clone()]),
+            (
+                "/dev/sda2",
+                "7.0.0",
+                "Y",
+                2,
+                vec![slots(3, 2), zswap, zeros],
+            ),
+            ("/dev/zram0", "7.0.0", "N", 4, vec![slots(3, 4)]),
+        ] {
+            let (_dir, host) = Host::planted(&[
+                ("/proc/sys/kernel/osrelease", kernel),
+                (&format!("{ZSWAP}/enabled"), enabled),
+            ]);
+            assert_eq!(
+                device(path).notes(&host, 3, found),
+                notes,
+                "{path} {kernel}"
+            );
+        }
     }
 }
