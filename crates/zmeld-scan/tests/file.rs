@@ -2,42 +2,10 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Mutex;
 
 use zmeld_scan::memory::{open_path, FileSource, SkipReason, Source};
-
-#[test]
-fn every_byte_of_a_file_once_for_any_page_size() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
-    let data: Vec<u8> = (0..5_000_003_u32)
-        .map(|i| ((i / 13) ^ (i >> 8)) as u8)
-        .collect();
-    std::fs::write(&path, &data).unwrap();
-    for page_size in [512, 4096, 16384, 65536] {
-        for threads in [1, 3] {
-            let source = FileSource::open(&path, page_size).unwrap();
-            let got = Mutex::new(BTreeMap::new());
-            let visit = source
-                .visit(threads, &AtomicBool::new(false), &|batch| {
-                    assert!(got
-                        .lock()
-                        .unwrap()
-                        .insert(batch.first_page, batch.bytes.to_vec())
-                        .is_none());
-                })
-                .unwrap();
-            let bytes: Vec<u8> = got.into_inner().unwrap().into_values().flatten().collect();
-            assert_eq!(bytes.len(), data.len().next_multiple_of(page_size));
-            assert!(bytes[..data.len()] == data && bytes[data.len()..].iter().all(|&b| b == 0));
-            assert_eq!(visit.counted.padded, 1);
-            assert_eq!(source.expected_pages(), Some(visit.counted.delivered));
-        }
-    }
-}
 
 #[test]
 fn a_file_that_shrinks_is_counted_not_invented() {
@@ -118,30 +86,4 @@ fn holes_are_counted_and_not_read() {
         // A file system may know only larger blocks than a page.
         assert!(counted.delivered < 100, "{}", counted.delivered);
     }
-}
-
-/// The format as its author describes it: 32 bytes before each range.
-#[test]
-fn each_range_of_a_lime_dump_is_read() {
-    let mut dump = Vec::new();
-    for (first, fill, pages) in [(0x1000u64, 3, 2), (0x10_0000, 4, 1)] {
-        dump.extend(0x4c69_4d45u32.to_le_bytes());
-        dump.extend(1u32.to_le_bytes());
-        dump.extend(first.to_le_bytes());
-        dump.extend((first + pages * 4096 - 1).to_le_bytes());
-        dump.extend([0; 8]);
-        dump.extend(vec![fill; pages as usize * 4096]);
-    }
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), &dump).unwrap();
-    let source = open_path(file.path(), 4096, false).unwrap();
-    let got = Mutex::new(Vec::new());
-    let visit = source.visit(1, &AtomicBool::new(false), &|batch| {
-        got.lock().unwrap().extend_from_slice(batch.bytes);
-    });
-    assert_eq!(visit.unwrap().counted.delivered, 3);
-    assert_eq!(
-        got.into_inner().unwrap(),
-        [[3; 8192].as_slice(), &[4; 4096]].concat()
-    );
 }
