@@ -70,7 +70,7 @@ impl Key {
             )));
         }
         let owner = meta.uid();
-        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        if ![0, rustix::process::geteuid().as_raw()].contains(&owner) {
             return Err(bad(format!("it belongs to another user (uid {owner})")));
         }
         let mut text = String::new();
@@ -199,6 +199,10 @@ mod tests {
         ] {
             set(wrong, 0o600);
             assert!(said().contains("64 hexadecimal digits"), "{}", said());
+        }
+        set(&good, 0o600);
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
+            assert!(said().contains("another user (uid 65534)"), "{}", said());
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();

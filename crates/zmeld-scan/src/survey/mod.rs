@@ -35,6 +35,8 @@ mod reservoir;
 mod run;
 pub mod schedule;
 mod sketch;
+#[cfg(test)]
+mod tests;
 
 pub use columns::parquet;
 pub use error::Error;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::kernel::PoolModel;
 use crate::memory::{
-    Batch, Counted, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
+    Batch, Counted, LiveMemory, LiveOptions, Member, Note, SeenFrames, Selection, SkipReason,
+    Source, Visit,
 };
 use crate::ScanProgress;
 use nix::time::{clock_gettime, ClockId};
@@ -118,6 +119,14 @@ pub(crate) struct OwnerResult {
     pub melded: [Estimate; CODECS.len()],
     pub idle: Option<IdlePages>,
     pub sketch: Sketch<PoolBytes>,
+}
+
+impl OwnerResult {
+    /// Whether it was met at all. Pages of processes that ended meanwhile may have been read; and all
+    /// pages of those that were read may be another owner's.
+    fn is_there(&self) -> bool {
+        [self.counted.processes, self.pages.all, self.pages.skipped] != [0; 3]
+    }
 }
 
 /// Survey of a machine.
@@ -232,7 +241,7 @@ fn sum(estimates: impl Iterator<Item = Estimate>) -> Estimate {
     Estimate::new(value, variance, (0.0, f64::INFINITY))
 }
 
-fn melded(sketch: &Sketch<PoolBytes>) -> [Estimate; CODECS.len()] {
+pub(crate) fn melded(sketch: &Sketch<PoolBytes>) -> [Estimate; CODECS.len()] {
     std::array::from_fn(|codec| sketch.sum(|bytes| bytes[codec]))
 }
 
@@ -247,10 +256,17 @@ struct Planned {
 
 /// Owners, the largest first; small ones are merged.
 fn plan(host: &Host, live: &LiveMemory) -> Vec<Planned> {
-    let mut owners: BTreeMap<String, Planned> = BTreeMap::new();
     let mut reader = PatientReader::default();
-    for member in live.members() {
+    by_owner(live.members().map(|member| {
         let (owner, group) = Owner::of_process(host, member.pid, &mut reader);
+        (member, owner, group)
+    }))
+}
+
+/// Of each process its owner and the group that it is charged to.
+fn by_owner(members: impl Iterator<Item = (Member, Owner, Option<String>)>) -> Vec<Planned> {
+    let mut owners: BTreeMap<String, Planned> = BTreeMap::new();
+    for (member, owner, group) in members {
         let planned = owners.entry(owner.id.clone()).or_insert_with(|| Planned {
             owner,
             pids: BTreeSet::new(),
@@ -373,11 +389,8 @@ impl Reading<'_> {
             for note in &visit.notes {
                 Note::add(&mut survey.notes, note);
             }
-            let is_there = visit.counted.processes > 0 || collected.pages.all > 0;
             let found = self.result(owner, collected, &visit)?;
-            if is_there || found.pages.skipped > 0 {
-                survey.owners.push(found);
-            }
+            survey.owners.extend(found.is_there().then_some(found));
         }
         if survey
             .owners
@@ -486,6 +499,7 @@ fn cpu_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::survey::owners::OwnerKind;
 
     fn parsed(texts: &[&str]) -> Result<Vec<(String, String)>, String> {
         let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
@@ -512,6 +526,57 @@ mod tests {
         }
         let long = format!("a={}", "x".repeat(257));
         assert!(parsed(&[&long]).unwrap_err().contains("256"));
+    }
+
+    /// 40 groups of users, larger than 70 services of which two each are of one size.
+    #[test]
+    fn the_largest_owners_have_rows_of_their_own_and_users_leave_room() {
+        let of = |pid: i32, id: String, resident_bytes: u64, group: Option<&str>| {
+            let member = Member {
+                pid,
+                comm: "x".into(),
+                resident_bytes,
+            };
+            let owner = Owner {
+                name: id.clone(),
+                id,
+                kind: OwnerKind::Service,
+                pod: None,
+            };
+            (member, owner, group.map(str::to_owned))
+        };
+        let users = (0..40).map(|at| {
+            let id = format!("/user.slice/{at:02}");
+            of(at, id, 1000 + at as u64, Some("/user"))
+        });
+        let services = (0..70).map(|at| {
+            let bytes = 10 + (at / 2 * 2) as u64;
+            of(100 + at, format!("/s{at:02}"), bytes, Some("/a"))
+        });
+        // The kernel does not say where it is charged.
+        let more = [
+            of(200, "/s69".to_owned(), 500, None),
+            of(201, "/s68".to_owned(), 300, Some("/b")),
+        ];
+        let found = by_owner(users.chain(services).chain(more));
+        let at = |at: usize| (&*found[at].owner.id, found[at].bytes, found[at].pids.len());
+        assert_eq!(found.len(), OWNERS_MAX + 1);
+        assert_eq!(at(0), ("/user.slice/39", 1039, 1));
+        assert_eq!(at(23), ("/user.slice/16", 1016, 1));
+        assert_eq!(at(24), ("/s69", 578, 2));
+        assert_eq!(at(25), ("/s68", 378, 2));
+        assert_eq!((at(26), at(27)), (("/s66", 76, 1), ("/s67", 76, 1)));
+        assert_eq!(at(62), ("/s30", 40, 1));
+        let small = (0..30).map(|it| 10 + it / 2 * 2).sum::<u64>() + 40;
+        let small = small + (1000..1016).sum::<u64>();
+        assert_eq!(
+            (at(63), &*found[63].owner.name),
+            (("other", small, 47), "47 more")
+        );
+        let groups = |at: usize| found[at].groups.as_ref().map(BTreeSet::len);
+        assert_eq!([24, 25, 26, 63].map(groups), [None, Some(2), Some(1), None]);
+        let one = by_owner([of(1, "/a".to_owned(), 1, None)].into_iter());
+        assert_eq!(one.len(), 1);
     }
 
     #[test]
