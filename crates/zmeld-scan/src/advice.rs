@@ -407,160 +407,20 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{CodecTimes, PageCounts};
-    use zmeld_config::advice::ModulePresence;
-
-    fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
-        CodecResult {
-            codec: name.to_owned(),
-            offered,
-            pages_measured: 1000,
-            effective_ratio: ratio,
-            melded_effective_ratio: ratio * 1.2,
-            memory_at_scale_bytes: 10_000_000,
-            melded_memory_at_scale_bytes: 8_000_000,
-            times: CodecTimes {
-                compress_mb_per_s: speed,
-                decompress_mb_per_s: 4.0 * speed,
-                ..CodecTimes::default()
-            },
-            ..CodecResult::default()
-        }
-    }
-
-    /// 40 MB of pages, a tenth of them duplicates.
-    fn result(ram: u64, codecs: Vec<CodecResult>) -> ScanResult {
-        ScanResult {
-            ram_bytes: ram,
-            page_size: 4096,
-            codecs,
-            pages: PageCounts {
-                total: 10_000,
-                unique: 9_000,
-                duplicate: 1_000,
-                ..PageCounts::default()
-            },
-            ..ScanResult::default()
-        }
-    }
-
-    /// Advice of a scan that found that.
-    fn told(result: &mut ScanResult) -> Vec<Advice> {
-        let measured = measured(result);
-        result.recommendation = recommendation(result, &measured, &[]);
-        advise(result, &measured)
-    }
-
-    #[test]
-    fn codecs_that_the_kernel_has_not_got_are_named_not_advised() {
-        let mut found = result(
-            16 << 30,
-            vec![
-                codec("lz4", 2.1, 700.0, Some(true)),
-                codec("zstd", 2.9, 300.0, Some(false)),
-            ],
-        );
-        let all = told(&mut found);
-        assert!(all[0].text.starts_with("Use lz4"), "{all:?}");
-        assert!(
-            all.iter().any(|a| a.text.contains("built without it")),
-            "{all:?}"
-        );
-    }
-
-    #[test]
-    fn the_best_ratio_that_is_cheap_enough_wins() {
-        for (ram, slower, name, why) in [
-            (16 << 30, 1.0, "zstd", "the best ratio"),
-            (16 << 30, 2.5, "lz4", "the best ratio"),
-            (16 << 30, 50.0, "lz4", "the cheapest"),
-            (256 << 20, 1.0, "deflate", "with this little"),
-        ] {
-            let codecs = [
-                ("lz4", 2.1, 700.0),
-                ("zstd", 2.9, 300.0),
-                ("deflate", 3.0, 60.0),
-            ];
-            let codecs =
-                codecs.map(|(name, ratio, speed)| codec(name, ratio, speed / slower, None));
-            let found = result(ram, codecs.to_vec());
-            let (codec, said) = choose(&found).unwrap();
-            assert_eq!(codec.codec, name);
-            assert!(said.starts_with(why), "{said}");
-        }
-    }
-
-    #[test]
-    fn nothing_to_gain_is_a_valid_answer() {
-        let mut found = result(16 << 30, vec![codec("lz4", 1.01, 700.0, None)]);
-        let all = told(&mut found);
-        assert_eq!(all[0].kind, AdviceKind::Nothing);
-        assert!(all[0].text.starts_with("Nothing to gain"));
-        assert_eq!(found.recommendation, None);
-        let mut empty = ScanResult::default();
-        assert_eq!(told(&mut empty)[0].kind, AdviceKind::Nothing);
-    }
-
-    /// A tenth of the pages repeats. Repeats may compress to nothing, or be nothing to speak of, or
-    /// cost more than it saves; and what melds them may not be there.
-    #[test]
-    fn melding_is_advised_by_the_memory_that_it_saves() {
-        use AdviceKind::{Do, Note, Nothing};
-        use ModulePresence::{Absent, Impossible, Module};
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        for (zmeld, [compressed, melded, groups], kind, words) in [
-            (Module, [10_000_000, 8_000_000, 0], Do, "up --tier zmeld"),
-            (Absent, [10_000_000, 8_000_000, 0], Note, "once it is built"),
-            (
-                Impossible,
-                [10_000_000, 8_000_000, 0],
-                Note,
-                "nothing melds",
-            ),
-            (Module, [10_000_000, 9_960_000, 0], Nothing, "from 5.0 %"),
-            (Module, [1_000_000, 800_000, 0], Nothing, "too little"),
-            (
-                Module,
-                [10_000_000, 10_030_000, 900],
-                Nothing,
-                "costs 21.1 KiB",
-            ),
-        ] {
-            found.machine.zmeld = zmeld;
-            found.codecs[0].memory_at_scale_bytes = compressed;
-            found.codecs[0].melded_memory_at_scale_bytes = melded;
-            found.duplicates.groups = groups;
-            let all = told(&mut found);
-            let meld = all.iter().find(|advice| advice.topic == "meld").unwrap();
-            assert_eq!(meld.kind, kind, "{meld:?}");
-            assert!(meld.text.contains(words), "{meld:?}");
-        }
-    }
 
     #[test]
     fn root_is_not_told_to_become_root() {
-        assert!(others_processes(2, 1 << 20, false)
-            .text
-            .contains("run zmeld as root"));
-        let root = others_processes(2, 0, true).text;
+        let told = |processes, bytes, is_root| others_processes(processes, bytes, is_root).text;
+        assert_eq!(
+            told(2, 1 << 20, false),
+            "2 processes of other users were not read (1.00 MiB in RAM): run zmeld as root to see \
+             the whole machine."
+        );
+        let root = told(1, 0, true);
+        assert!(root.starts_with("1 process of other users was not read: root may"));
         assert!(
             !root.contains("as root") && root.contains("CAP_SYS_PTRACE"),
             "{root}"
         );
-    }
-
-    #[test]
-    fn same_filled_pages_alone_get_one_answer() {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.pages = PageCounts {
-            total: 10,
-            zero: 10,
-            ..PageCounts::default()
-        };
-        let all = told(&mut found);
-        assert_eq!((all.len(), all[0].kind), (1, AdviceKind::Nothing));
-        assert!(all[0].text.contains("never passes"), "{all:?}");
-        found.zero_pages_credited = true;
-        assert!(told(&mut found)[0].text.contains("next to no memory"));
     }
 }

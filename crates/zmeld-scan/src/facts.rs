@@ -68,12 +68,13 @@ pub struct ZramInUse {
 }
 
 impl MachineFacts {
-    /// Looks at the machine. Unreadable facts stay empty.
+    /// Facts of this machine.
     pub fn here() -> MachineFacts {
         MachineFacts::look(&Host::here())
     }
 
-    fn look(host: &Host) -> MachineFacts {
+    /// Looks at a machine. Unreadable facts stay empty.
+    pub(crate) fn look(host: &Host) -> MachineFacts {
         let text = |path: &str| host.read(path).unwrap_or_default();
         let facts = Machine::read(host).unwrap_or_default();
         // Whatever else cannot be read.

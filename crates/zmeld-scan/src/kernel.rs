@@ -63,4 +63,24 @@ mod tests {
         assert_eq!(new.geometry.huge_size(), 3625);
         assert!(!old.swap_keeps_zeros && new.swap_keeps_zeros);
     }
+
+    #[test]
+    fn the_running_kernel_says_its_longest_chain() {
+        let config = std::process::Command::new("zcat")
+            .arg("/proc/config.gz")
+            .output();
+        let config = config.map(|it| it.stdout).unwrap_or_default();
+        let config = String::from_utf8_lossy(&config).into_owned();
+        let mut lines = config.lines();
+        let chain = lines.find_map(|it| it.strip_prefix("CONFIG_ZSMALLOC_CHAIN_SIZE="));
+        let Some(chain) = chain else {
+            println!("SKIP: this kernel does not say how it was built");
+            return;
+        };
+        let chain: u32 = chain.parse().unwrap();
+        assert_eq!(configured_chain(), Some(chain));
+        assert_eq!(PoolModel::running("6.12.0", 4096).chain, chain);
+        assert_eq!(PoolModel::running("6.2.0", 4096).chain, 4);
+        assert!(PoolModel::running("none", 4096).swap_keeps_zeros);
+    }
 }

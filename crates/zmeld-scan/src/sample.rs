@@ -284,4 +284,22 @@ mod tests {
         assert_eq!(sampled.contents.pages, 100.0);
         assert!((sampled.repeats.pages - 990.0).abs() < 1e-6);
     }
+
+    /// The two samples are one where nothing repeats: little is compressed for one of them only.
+    #[test]
+    fn pages_that_do_not_repeat_are_in_both_samples_or_in_none() {
+        let sampler = Sampler::new(4000, Some(100_000));
+        for content in 0..100_000 {
+            if let Some(choice) = sampler.choose(hash(content)) {
+                let size = || Ok::<_, ()>(vec![size(content)].into());
+                sampler.take(&choice, size).unwrap();
+            }
+        }
+        // A few hundred bits are set by another content already.
+        assert!(
+            (3800..4300).contains(&sampler.measured()),
+            "{}",
+            sampler.measured()
+        );
+    }
 }

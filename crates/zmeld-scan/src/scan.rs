@@ -53,6 +53,8 @@ pub struct ScanOptions {
     /// Paths of the swap areas that zmeld set up: what is recommended replaces
     /// nothing of zmeld's own.
     pub own_swaps: Vec<String>,
+    /// The machine that it predicts for.
+    pub host: Host,
 }
 
 impl ScanOptions {
@@ -66,6 +68,7 @@ impl ScanOptions {
             interval_max: INTERVAL_MAX,
             seed: None,
             own_swaps: Vec::new(),
+            host: Host::here(),
         }
     }
 }
@@ -303,7 +306,7 @@ pub fn scan(
 ) -> Result<ScanResult, ScanError> {
     let page_size = page_size_of(source)?;
     let begin = Instant::now();
-    let machine = MachineFacts::here();
+    let machine = MachineFacts::look(&options.host);
     let pool = PoolModel::running(&machine.kernel, page_size as u32);
     let candidates = &options.codecs;
     let expected = source.expected_pages();
@@ -364,7 +367,7 @@ pub fn scan(
     if let Some(at) = told {
         let sizes = shared.sampler.sizes(at);
         result.programs = programs(
-            &Host::here(),
+            &options.host,
             &visit.regions,
             &counter,
             (&sorted, tallies),
