@@ -124,7 +124,7 @@ pub(crate) struct OwnerResult {
 impl OwnerResult {
     /// Whether it was met at all. Pages of processes that ended meanwhile may have been read; and all
     /// pages of those that were read may be another owner's.
-    fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         [self.counted.processes, self.pages.all, self.pages.skipped] != [0; 3]
     }
 }

@@ -280,6 +280,17 @@ fn contents_are_in_groups_of_8192_in_the_order_of_their_hashes() {
     show("survey.groups.txt", &rows(&parquet(&survey).unwrap()));
 }
 
+#[test]
+fn an_owner_is_there_by_any_of_its_counts() {
+    let mut owner = known().owners.remove(2);
+    for (at, is_there) in [(0, true), (1, true), (2, true), (3, false)] {
+        let count = |of: usize| u64::from(of == at);
+        owner.counted.processes = count(0);
+        (owner.pages.all, owner.pages.skipped) = (count(1), count(2));
+        assert_eq!(owner.is_there(), is_there, "{at}");
+    }
+}
+
 /// Of a machine's memory 1 % and more, of several processes.
 #[test]
 fn a_survey_is_partial_by_what_it_could_not_read() {
