@@ -72,8 +72,16 @@ pub(crate) fn codec_result(
     let melded_compressed = contents.bytes.round() as u64;
     let melded_used = contents.memory_used(geometry) + shared;
     let page = u64::from(geometry.page_size());
-    let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
-    let credited = pages.given(!pool.swap_keeps_zeros) * page;
+    // Of pages of which none was compressed nothing is known.
+    let ratio = match compressed {
+        0 => 0.0,
+        bytes => (pages.compressible() * page) as f64 / bytes as f64,
+    };
+    let given = match all.pages == 0.0 && pages.compressible() > 0 {
+        true => 0,
+        false => pages.given(!pool.swap_keeps_zeros),
+    };
+    let credited = given * page;
     let at_scale = all.memory_at_scale(geometry);
     let melded_at_scale = contents.memory_at_scale(geometry) + shared as f64;
     let effective = credited as f64 / at_scale.max(1.0);

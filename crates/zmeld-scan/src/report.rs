@@ -35,7 +35,9 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         document = document.section(memory_section(result, asked));
     }
     if result.pages.compressible() > 0 {
-        document = document.section(codec_section(result));
+        if result.told_codec().is_some() {
+            document = document.section(codec_section(result));
+        }
         if result.recommended.is_some() {
             document = document.section(gain_section(result));
         }
@@ -92,19 +94,16 @@ fn lead(result: &ScanResult) -> String {
     if pages.total == 0 {
         return format!("{prefix}no page was read.");
     }
-    let codec = match result.told_codec() {
-        Some(codec) if pages.compressible() > 0 => codec,
-        _ => {
-            return format!(
-                "{prefix}{} of pages, all of them {}.",
-                bytes(pages.total * result.page_size),
-                if pages.zero == pages.total {
-                    "zeros"
-                } else {
-                    "same-filled"
-                }
-            )
-        }
+    let Some(codec) = result.told_codec() else {
+        let what = match pages.compressible() {
+            0 if pages.zero == pages.total => "all of them zeros",
+            0 => "all of them same-filled",
+            _ => "none of which was compressed yet",
+        };
+        return format!(
+            "{prefix}{} of pages, {what}.",
+            bytes(pages.total * result.page_size)
+        );
     };
     let plain = bytes(codec.memory_at_scale_bytes);
     let and_melded = match bytes(codec.melded_memory_at_scale_bytes) {
@@ -545,6 +544,7 @@ mod tests {
             },
             codecs: vec![CodecResult {
                 codec: "lz4".to_owned(),
+                pages_measured: 750,
                 effective_ratio: 3.0,
                 memory_at_scale_bytes: 1 << 20,
                 ..CodecResult::default()

@@ -114,7 +114,8 @@ pub struct CodecResult {
     pub melded_incompressible_pages: u64,
     /// The others by compressed size, without melding: up to a 32nd of a page, up to two 32nds, and so on.
     pub pages_by_size: Vec<u64>,
-    /// Bytes of pages for each byte of `compressed_bytes`, same-filled pages left out.
+    /// Bytes of pages for each byte of `compressed_bytes`, same-filled pages left out; 0 where none
+    /// was measured.
     pub ratio: f64,
     /// Half a 95 % confidence interval of `ratio`, in the ratio's unit; 0 when all was compressed.
     pub ratio_interval: f64,
@@ -239,7 +240,7 @@ impl ScanResult {
     }
 
     /// The codec that figures in sentences are of: the one that is advised, else the best
-    /// that the kernel has; of all, where it has none of them.
+    /// that the kernel has; of all, where it has none of them. None where no page was measured.
     pub(crate) fn told_codec(&self) -> Option<&CodecResult> {
         let is_advised = |codec: &&CodecResult| Some(&codec.codec) == self.recommended.as_ref();
         let rank = |codec: &CodecResult| (codec.offered != Some(false), codec.effective_ratio);
@@ -247,7 +248,9 @@ impl ScanResult {
             let ((a_there, a_ratio), (b_there, b_ratio)) = (rank(a), rank(b));
             a_there.cmp(&b_there).then(a_ratio.total_cmp(&b_ratio))
         };
-        let advised = self.codecs.iter().find(is_advised);
-        advised.or_else(|| self.codecs.iter().max_by(better))
+        let measured = || self.codecs.iter().filter(|it| it.pages_measured > 0);
+        measured()
+            .find(is_advised)
+            .or_else(|| measured().max_by(better))
     }
 }

@@ -466,7 +466,8 @@ fn enlarge_sample(
         return Ok(());
     }
     let factor = (1.1 * interval / options.interval_max).powi(2);
-    let drawn = shared.sampler.measured();
+    // Where many pages are zeros, the first may have none.
+    let drawn = shared.sampler.measured().max(1);
     let larger = Sampler::new((drawn as f64 * factor) as usize, Some(population));
     let first = std::mem::replace(&mut shared.sampler, larger);
     shared.progress.start(Some(population));

@@ -444,7 +444,20 @@ fn scans_of_parts_are_told_whole() {
         stops_after: Some(2),
         ..processes()
     };
-    tell("a scan that is stopped", &stopped, &few);
+    tell(
+        "a scan that is stopped before its sample began",
+        &stopped,
+        &few,
+    );
+    let few = ScanOptions { full: false, ..few };
+    tell(
+        "a scan that is stopped before its sample began",
+        &stopped,
+        &few,
+    );
+    let pages = (0..4000).map(|_| filled(0)).chain((0..3).map(text));
+    let zeros = Known::file(pages.collect());
+    tell("few pages among many of zeros", &zeros, &few);
     let few = (0..5).map(text).chain([text(0), text(1)]);
     tell("few pages of a file", &Known::file(few.collect()), &whole);
     let noise = Known::file((0..4100).map(|at| noise(at % 20)).collect());
@@ -599,6 +612,18 @@ fn advice_is_told_whole() {
                 codec.melded_memory_at_scale_bytes = melded;
             }
         });
+    }
+    for saved in [102_399, 102_400] {
+        tell(
+            &format!("melding saves {saved} of 10,240,000 bytes"),
+            &|result| {
+                result.pages.total = 2500;
+                for codec in &mut result.codecs {
+                    codec.memory_at_scale_bytes = 200_000 + saved;
+                    codec.melded_memory_at_scale_bytes = 200_000;
+                }
+            },
+        );
     }
     for (zero, credited) in [(43, false), (45, false), (45, true)] {
         tell(&format!("{zero} pages of zeros, {credited}"), &|result| {
