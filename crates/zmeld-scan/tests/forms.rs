@@ -21,9 +21,12 @@ const BUFFER: usize = 1 << 20;
 
 /// No page of it is one of zeros, or like another.
 fn bytes(length: usize) -> Vec<u8> {
-    let byte = |at: usize| (at / 13 ^ at >> 8 ^ at >> 16) as u8 | 1;
+    let byte = |at: usize| ((at / 13) ^ (at >> 8) ^ (at >> 16)) as u8 | 1;
     (0..length).map(byte).collect()
 }
+
+/// Where a number stands, the number, and its bytes.
+type Field = (usize, u64, usize);
 
 fn put(out: &mut [u8], at: usize, value: u64, len: usize) {
     out[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
@@ -341,7 +344,7 @@ fn what_is_said_of_dumps_that_lie() {
     let p = PAGE as u64;
     let good = elf(&bytes(4 * PAGE), &[(0, 2 * p, 0), (2 * p, 2 * p, 0)]);
     let (first, second) = (64, 64 + 56);
-    let wrong: &[(&str, &[(usize, u64, usize)])] = &[
+    let wrong: &[(&str, &[Field])] = &[
         ("nothing", &[]),
         ("no segment", &[(56, 0, 2)]),
         ("no memory", &[(first, 4, 4), (second, 4, 4)]),

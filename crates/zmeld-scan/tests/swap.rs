@@ -7,7 +7,7 @@ mod turn;
 use common::{is_root, live, page, see, Group, Script};
 use turn::Swap;
 use zmeld_linux::meminfo::Meminfo;
-use zmeld_scan::memory::{Selection, SwapDevice};
+use zmeld_scan::memory::{Selection, Source, SwapDevice};
 
 /// Swap is the machine's: one test at a time.
 static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -78,6 +78,8 @@ say(address(a)); wait()
     assert_eq!(device.area().is_in_ram(), zram);
     let page_size = rustix::param::page_size() as u64;
     assert!(device.area().used_bytes >= swapped / 2 * page_size);
+    let used = device.area().used_bytes / page_size;
+    assert_eq!(device.expected_pages(), Some(used));
     for threads in [1, 2] {
         let seen_device = see(&device, threads);
         let mut found = vec![false; PAGES as usize];

@@ -298,7 +298,7 @@ impl ColdTracker {
                 let entry = pages.entry(kind).or_default();
                 entry.resident += mapping.rss;
                 entry.cold += mapping.rss.saturating_sub(mapping.referenced);
-                if mapping.rss > 0 && mapping.referenced == 0 {
+                if mapping.referenced == 0 {
                     cold.push((mapping.start, mapping.end));
                 }
             }
@@ -426,7 +426,7 @@ mod tests {
             let kinds = KindFilter::new(&live.options);
             let mut pages: BTreeMap<RegionKind, ColdPages> = BTreeMap::new();
             for it in &mappings {
-                let is_cold = it.rss > 0 && it.referenced == 0;
+                let is_cold = it.referenced == 0;
                 if let Some(kind) = kinds.of_mapping(it) {
                     let sum = pages.entry(kind).or_default();
                     sum.resident += it.rss;

@@ -57,17 +57,6 @@ pub enum Owner {
     Stdin,
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Owner::Process { pid, comm } => write!(f, "{comm} ({pid})"),
-            Owner::Device(path) | Owner::File(path) => write!(f, "{}", path.display()),
-            Owner::Dump { path, segment } => write!(f, "{} segment {segment}", path.display()),
-            Owner::Stdin => f.write_str("standard input"),
-        }
-    }
-}
-
 /// Kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]

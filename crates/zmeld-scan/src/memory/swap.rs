@@ -64,10 +64,8 @@ impl SwapDevice {
         let path = path.as_ref();
         let areas = Host::here().swaps()?;
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let Some(area) = areas
-            .iter()
-            .find(|area| area.path == path || area.path == real)
-        else {
+        let is_it = |area: &&SwapArea| [path, &real].contains(&&*area.path);
+        let Some(area) = areas.iter().find(is_it) else {
             return Err(not_swap(path, &areas));
         };
         if !frame_numbers_visible() {

@@ -175,7 +175,7 @@ fn known() -> Survey {
 fn rows(bytes: &[u8]) -> String {
     let mut told = String::new();
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&bytes).unwrap();
+    file.write_all(bytes).unwrap();
     let reader = SerializedFileReader::new(file).unwrap();
     let metadata = reader.metadata();
     let values = metadata.file_metadata().key_value_metadata().unwrap();

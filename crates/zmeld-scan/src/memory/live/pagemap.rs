@@ -215,4 +215,36 @@ mod tests {
         }
         assert_eq!(next(all..all), None);
     }
+
+    #[test]
+    fn a_walk_sees_all_that_is_there_unless_it_is_stopped() {
+        let mut sleep = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let process = ChosenProcess::look_up(sleep.id() as i32).unwrap();
+        let mut reader = PatientReader::default();
+        let mut present = |stop: bool, expected: fn(&Mapping) -> u64| {
+            let (stop, mut count) = (AtomicBool::new(stop), 0);
+            let count = &mut count;
+            let each = |entry: PagemapEntry| {
+                *count += u64::from(entry.present());
+                entry.present()
+            };
+            walk(
+                &process,
+                &mut reader,
+                &stop,
+                &mut Vec::new(),
+                expected,
+                each,
+            )
+            .unwrap();
+            *count
+        };
+        let all = present(false, |it| it.rss);
+        assert!(all > 20, "{all}");
+        assert_eq!((present(true, |it| it.rss), present(false, |_| 0)), (0, 0));
+        sleep.kill().and_then(|()| sleep.wait()).unwrap();
+    }
 }

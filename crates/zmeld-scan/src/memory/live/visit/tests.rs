@@ -244,7 +244,7 @@ fn options(asked: Asked) -> LiveOptions {
 }
 
 fn idle(frame: u64) -> bool {
-    frame % 3 != 0
+    !frame.is_multiple_of(3)
 }
 
 /// The first frame of the page that a frame is part of.
