@@ -153,7 +153,9 @@ fn advised(host: &Host, rest: &str) -> Outcome {
             ratio: ratio.parse().unwrap(),
             bytes: mib.parse::<u64>().unwrap() << 20,
         },
-        [_, _, best] => CodecVerdict::NothingToGain(best.parse().unwrap()),
+        [_, _, best] => best
+            .parse()
+            .map_or(CodecVerdict::Not, CodecVerdict::NothingToGain),
         _ => CodecVerdict::Not,
     };
     let found = match recommend(&Machine::read(host).unwrap(), &choice, &measured, &[]) {
