@@ -138,7 +138,7 @@ fn mappings() -> Vec<Known> {
             flags: "rd io",
             ..known("", Anonymous, FileBacked).skip(SkipReason::DeviceMapping)
         },
-        known("/dev/mem", PrivateFile, FileBacked)
+        known("/dev/fb0", PrivateFile, FileBacked)
             .of(11)
             .skip(SkipReason::DeviceMapping),
         Known {
