@@ -22,8 +22,9 @@ pub enum Outcome {
 
 /// The line of `--help` about exit codes.
 pub const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 a threshold was missed, 2 refused, 3 no privilege or
-kernel feature, 4 integrity failure, 75 try later, 130 stopped; see man zmeld.";
+Exit codes: 0 done, 1 a threshold missed or a warning of config check, 2 wrong
+or refused, 3 no privilege or kernel feature, 4 integrity failure, 75 try
+later, 130 stopped; see man zmeld.";
 
 /// The table of the man page in its place.
 pub const EXIT_TABLE: &str = "\

@@ -41,7 +41,8 @@ pub struct ConfigArgs {
 /// Actions on a configuration.
 #[derive(Subcommand)]
 pub enum Action {
-    /// Name every mistake and every warning; exit with 1 for warnings, 2 for mistakes
+    /// Name every mistake and every warning; exit with 1 for warnings, 2 for mistakes and
+    /// for what zmeld up would refuse here
     Check(FileArgs),
     /// Print all files as one
     Show(ShowArgs),
@@ -140,13 +141,15 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     let count_of = |severity| findings.iter().filter(|it| it.severity == severity).count();
     let (warnings, refused) = (count_of(Severity::Warning), count_of(Severity::Critical));
     let said_of_warnings = match warnings {
-        0 => "no warning".to_owned(),
+        0 => "no mistake, no warning".to_owned(),
         1 => "1 warning".to_owned(),
         count => format!("{count} warnings"),
     };
-    let found = match refused {
-        0 => format!("no mistake, {said_of_warnings}"),
-        count => format!("{said_of_warnings}, {count} refused here by zmeld up"),
+    let found = match (warnings, refused) {
+        (0, 0) => said_of_warnings,
+        (_, 0) => format!("no mistake, {said_of_warnings}"),
+        (0, count) => format!("{count} refused here by zmeld up"),
+        (_, count) => format!("{said_of_warnings}, {count} refused here by zmeld up"),
     };
     let s = if count == 1 { "" } else { "s" };
     let said = match is_empty && findings.is_empty() {
@@ -154,9 +157,10 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         false => format!("{count} tier{s}, {found}"),
     };
     output::print(&format!("{}: {said}{how}\n", files.join(", ")))?;
-    Ok(match warnings + refused {
-        0 => Outcome::Done,
-        _ => Outcome::Missed,
+    Ok(match (warnings, refused) {
+        (0, 0) => Outcome::Done,
+        (_, 0) => Outcome::Missed,
+        _ => Outcome::Refused,
     })
 }
 
