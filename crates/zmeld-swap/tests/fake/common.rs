@@ -704,6 +704,10 @@ impl Fake {
                         .to_owned(),
                 )
             }
+            // As an ordinary user sees root's device.
+            "wipefs" if inner.signatures.get(&last).is_some_and(|it| it == "secret") => {
+                Err("wipefs: error: probing initialization failed: Permission denied".to_owned())
+            }
             "wipefs" => Ok(inner.signatures.get(&last).cloned().unwrap_or_default()),
             "mkswap" => {
                 if self.is_swap(&last) {

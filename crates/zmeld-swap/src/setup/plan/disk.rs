@@ -170,10 +170,24 @@ impl Planner<'_> {
         carried
     }
 
-    /// Signatures of a place, now or later, before any change to it.
-    fn carried(&self, path: &Path) -> Result<Vec<String>, Error> {
-        self.carried_after(path)
-            .map_or_else(|| signatures(self.host, path), Ok)
+    /// Signatures of a place, now or later, before any change to it. None where this user may not
+    /// look, who can plan all the same: `zmeld up` looks again before it writes, and swapon takes
+    /// nothing but swap.
+    fn carried(&mut self, path: &Path) -> Result<Option<Vec<String>>, Error> {
+        let found = self.carried_after(path);
+        match found.map_or_else(|| signatures(self.host, path), Ok) {
+            Err(Error::Privilege { .. }) => {
+                let path = path.display();
+                let what = format!(
+                    "{path} can be read by root only: run this as root to check what it carries"
+                );
+                let notice = Finding::new(Severity::Notice, "", what);
+                self.problems.push(notice);
+                Ok(None)
+            }
+            Err(err) if err.is_denied() => Ok(None),
+            found => found.map(Some),
+        }
     }
 
     /// Refuses a place that another tier has by another name.
@@ -324,13 +338,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Refuses a drive that carries anything but what it is to become. An unprivileged
-    /// user can plan all the same: it is looked at again before it is written to.
-    pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
-        let found = match self.carried(path) {
-            Err(err) if err.is_denied() => Vec::new(),
-            found => found?,
-        };
+    /// Refuses a drive that carries anything but what it is to become.
+    pub(super) fn may_be_lost(&mut self, path: &Path, keeps: &str) -> Result<(), Error> {
+        let found = self.carried(path)?.unwrap_or_default();
         match found.iter().all(|it| it == keeps) {
             true => Ok(()),
             false => Err(carries(path, &found)),
@@ -338,14 +348,14 @@ impl Planner<'_> {
     }
 
     /// The same for a swap area without encryption.
-    fn may_become_swap(&self, path: &Path) -> Result<(), Error> {
+    fn may_become_swap(&mut self, path: &Path) -> Result<(), Error> {
         match self.is_swap(path)? {
             true => Ok(()),
             false => self.may_be_lost(path, "swap"),
         }
     }
 
-    fn must_be_swap(&self, path: &Path) -> Result<(), Error> {
+    fn must_be_swap(&mut self, path: &Path) -> Result<(), Error> {
         match self.is_swap(path)? {
             true => Ok(()),
             false => self.must_carry(path, "swap"),
@@ -364,11 +374,9 @@ impl Planner<'_> {
     }
 
     /// Refuses a place that is not yet what it is used as.
-    fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
-        // An unprivileged user can plan all the same: swapon takes nothing else.
-        let found = match self.carried(path) {
-            Err(err) if err.is_denied() => return Ok(()),
-            found => found?,
+    fn must_carry(&mut self, path: &Path, wanted: &str) -> Result<(), Error> {
+        let Some(found) = self.carried(path)? else {
+            return Ok(());
         };
         if found == [wanted] {
             return Ok(());

@@ -35,8 +35,8 @@ pub struct MakeSwap {
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
     let text = host.run(&pin::named(host, wipefs, path)?);
-    let text = text.map_err(|err| match err.to_string().contains("resource busy") {
-        true => Error::place(
+    let text = text.map_err(|err| match err.to_string() {
+        said if said.contains("resource busy") => Error::place(
             path,
             "it is in use by a file system, a mapping or an array",
             format!(
@@ -44,7 +44,10 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
                 shell::path(path)
             ),
         ),
-        false => err.into(),
+        said if said.contains(": Permission denied") => Error::Privilege {
+            what: format!("reading {}", path.display()),
+        },
+        _ => err.into(),
     })?;
     let mut types: Vec<String> = text
         .lines()
