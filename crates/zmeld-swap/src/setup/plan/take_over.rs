@@ -135,7 +135,7 @@ impl Planner<'_> {
             }
             // --take-over does not help where the tier could fail.
             let way_out = match self.options.take_over {
-                false => "zmeld up --take-over puts the tier in its place",
+                false => "keep its settings: zmeld config import; replace it: zmeld up --take-over",
                 true => {
                     "no tier is certain to take its place: one that is not optional takes it over"
                 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Named, Severity};
+use zmeld_config::{Finding, Named, Severity};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
@@ -79,11 +79,16 @@ pub fn steps_table(plan: &Plan) -> Table {
     )
 }
 
+/// The first reason for which `zmeld up` refuses the plan.
+fn refusal(plan: &Plan) -> Option<&Finding> {
+    let mut problems = plan.problems.iter();
+    problems.find(|it| it.severity == Severity::Critical)
+}
+
 fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
-    let mut problems = plan.problems.iter();
-    if problems.any(|it| it.severity == Severity::Critical) {
-        "zmeld up would refuse this.".to_owned()
+    if let Some(reason) = refusal(plan) {
+        format!("zmeld up would refuse this. {reason}")
     } else if count == 0 && plan.undone.is_empty() {
         "There is nothing to set up.".to_owned()
     } else if body.done {
@@ -139,7 +144,8 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
 
 fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     let plan = body.plan;
-    let is_quiet = plan.problems.is_empty() && plan.skipped.is_empty();
+    let is_told = plan.problems.len() == usize::from(refusal(plan).is_some());
+    let is_quiet = is_told && plan.skipped.is_empty();
     if is_quiet && plan.leaving.is_empty() && body.experiment.is_none() {
         return None;
     }
@@ -147,7 +153,9 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     if let Some(text) = &body.experiment {
         section = section.advice(Tone::Warning, text.as_str());
     }
-    for problem in &plan.problems {
+    let told = refusal(plan);
+    let problems = plan.problems.iter();
+    for problem in problems.filter(|it| told.is_none_or(|told| !std::ptr::eq(*it, told))) {
         let tone = match problem.severity {
             Severity::Critical => Tone::Critical,
             Severity::Warning => Tone::Warning,
@@ -177,12 +185,15 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     if let Some(ratio) = body.expected_ratio {
         document = document.provenance("expected ratio", format!("{}x", tenths(ratio)));
     }
-    for section in [outcome_section(body), notes_section(body)]
-        .into_iter()
-        .flatten()
-    {
+    let is_refused = refusal(plan).is_some();
+    let outcome = outcome_section(body).filter(|_| !is_refused);
+    for section in outcome.into_iter().chain(notes_section(body)) {
         document = document.section(section);
     }
+    let refused_title = |title: &str| match is_refused {
+        true => format!("{title}, were it not refused"),
+        false => title.to_owned(),
+    };
     let taken_back = |title: &str, undone: Vec<&Done>| {
         let table = zmeld_report::table!("", for done in &undone,
             Column::text("part") => done.group.as_str(),
@@ -191,12 +202,12 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         (!undone.is_empty()).then(|| Section::new(title).table(table))
     };
     let (last, first) = plan.undone.iter().partition(|done| is_last(done));
-    let steps = (count > 0).then(|| Section::new("Steps").table(steps_table(plan)));
+    let steps = (count > 0).then(|| Section::new(&refused_title("Steps")).table(steps_table(plan)));
     let first = taken_back("Taken back first", first);
     for section in [first, steps, taken_back("Taken back last", last)] {
         document = section.into_iter().fold(document, Document::section);
     }
-    let mut configuration = Section::new("Configuration").code(body.toml);
+    let mut configuration = Section::new(&refused_title("Configuration")).code(body.toml);
     let profile = body.profile_asked.map(Named::name);
     let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
     let is_ahead = !body.done && plan.refuse().is_ok();
