@@ -169,13 +169,17 @@ impl Sizing {
             true => "when it is full, the device",
             false => "if pages get 2 times smaller (zmeld scan measures it), the full device",
         };
+        let most = bytes(self.takes_at_most_bytes);
+        let most = match self.memory_limit_bytes < self.size_bytes {
+            true => format!("it never takes more than {most}, its limit and the table"),
+            false => format!("nothing limits it: it takes {most} if its pages do not compress"),
+        };
         format!(
-            "{when} holds {} of pages and takes {} of RAM for them and its table, a gain of {}; it \
-             never takes more than {}, its limit and the table",
+            "{when} holds {} of pages and takes {} of RAM for them and its table, a gain of {}; \
+             {most}",
             bytes(self.takes_bytes.saturating_add_signed(self.gains_bytes)),
             bytes(self.takes_bytes),
-            signed(self.gains_bytes),
-            bytes(self.takes_at_most_bytes)
+            signed(self.gains_bytes)
         )
     }
 }

@@ -58,7 +58,7 @@ fn reports_say_why_a_value_was_set_and_what_is_gone() {
     let read_ahead = up.applied.iter().find(|it| it.group == "tunables");
     assert_eq!(
         read_ahead.unwrap().words,
-        "set vm.page-cluster to 0 (all swap is in RAM: reading ahead decompresses pages without need)"
+        "set vm.page-cluster to 0 (all swap is in RAM: reading ahead decompresses pages without need; tunables.page_cluster sets another value)"
     );
     let down = machine.down().unwrap();
     let told = down.undone.iter().filter_map(|it| it.restores.as_deref());

@@ -88,14 +88,15 @@ pub fn import_file(file: &Path, ram_bytes: u64) -> Result<Option<Imported>, Host
     copied.map_err(failed("copy"))?;
     let mut imported = import(root.path(), ram_bytes)?;
     let (there, here) = (format!("/{place}"), file.display().to_string());
-    let head = (format!(" from {there}"), format!(" from {here}"));
     for (key, comment) in &mut imported.comments {
         // Its head has commands for the machine of the file, too.
-        let (there, here) = match key.is_empty() {
-            true => (&head.0, &head.1),
-            false => (&there, &here),
+        let before_it = match key.is_empty() {
+            true => &[" from ", "\n- "][..],
+            false => &[""],
         };
-        *comment = comment.replace(there, here);
+        for before in before_it {
+            *comment = comment.replace(&format!("{before}{there}"), &format!("{before}{here}"));
+        }
     }
     for left in &mut imported.left {
         *left = left.replace(&there, &here);

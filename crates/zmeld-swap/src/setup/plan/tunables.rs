@@ -1,6 +1,7 @@
 //! The kernel's tunables.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use serde::Serialize;
 use zmeld_config::advice::SwapKinds;
@@ -17,7 +18,8 @@ use super::{Planner, Steps};
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
 const PAGE_CLUSTER: &str = "page-cluster";
-const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need";
+const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need; \
+                             tunables.page_cluster sets another value";
 const VM: &str = "/proc/sys/vm";
 
 /// Random I/O of swap against the file system's, measured.
@@ -70,12 +72,17 @@ impl Planner<'_> {
         let mut steps = Steps::new(GROUP, self.records);
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
+            let why = match self.host.root() == Path::new("/") {
+                true => "since no drive may be read",
+                false => "because of --root",
+            };
             self.problems.push(Finding::new(
                 Severity::Warning,
                 "tunables.swappiness",
-                "cannot be measured: no drive may be read; it stays as it is (write a \
-                       number, 100 where swap is as fast as the file system, 133 where it is \
-                       twice as fast)",
+                format!(
+                    "cannot be measured {why}; it stays as it is (write a number, 100 where swap \
+                     is as fast as the file system, 133 where it is twice as fast)"
+                ),
             ));
         }
         let kept_free = crate::observe::unsupported::kept_free(self.machine, self.config);
