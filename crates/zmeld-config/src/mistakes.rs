@@ -82,6 +82,13 @@ impl<'t> Tree<'t> {
             found.push(mistake(self.sources, key.start(), &key.path, what));
             change(root.get_mut(), key, "");
         }
+        for key in &keys {
+            if let Some((tier, name)) = misspelt_kind(&key.path, &keys) {
+                let what = "there is no such key; did you mean \"kind\"?".to_owned();
+                found.push(mistake(self.sources, key.name.start, &key.path, what));
+                rename_to_kind(root.get_mut(), tier, name);
+            }
+        }
         loop {
             let (at, what) = match read(root.clone()) {
                 Ok(value) => return (Some(value), found),
@@ -225,6 +232,13 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
                 quote.unwrap_or('"')
             )
         }
+        _ if line.starts_with('{') => {
+            "this looks like JSON, and a configuration is TOML; zmeld plan --toml prints one"
+                .to_owned()
+        }
+        _ if message.ends_with("expected key") => {
+            "a line is [TABLE], KEY = VALUE or # COMMENT".to_owned()
+        }
         _ if line.starts_with(';') => "a comment begins with #".to_owned(),
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
             "write = between a key and its value, not :".to_owned()
@@ -303,6 +317,35 @@ impl Key {
         let below = dotted(&self.path, "");
         let mut below = keys.iter().filter(|it| it.path.starts_with(&below));
         below.find(is_meant).unwrap_or(self)
+    }
+}
+
+/// The tier and the name of a key that is its `kind` but for capitals: without a kind, no other
+/// key of the tier can be checked.
+fn misspelt_kind<'k>(path: &'k str, keys: &[Key]) -> Option<(&'k str, &'k str)> {
+    let (tier, name) = path
+        .strip_prefix(TIERS)?
+        .strip_prefix('.')?
+        .split_once('.')?;
+    let kind = format!("{TIERS}.{tier}.kind");
+    let is_meant = name.eq_ignore_ascii_case("kind") && keys.iter().all(|it| it.path != kind);
+    is_meant.then_some((tier, name))
+}
+
+/// The value of a key in a table.
+fn below<'n, 't>(node: &'n mut DeValue<'t>, name: &str) -> Option<&'n mut DeValue<'t>> {
+    match node {
+        DeValue::Table(table) => table.get_mut(name).map(Spanned::get_mut),
+        _ => None,
+    }
+}
+
+fn rename_to_kind(root: &mut DeValue<'_>, tier: &str, name: &str) {
+    let tier = below(root, TIERS).and_then(|tiers| below(tiers, tier));
+    if let Some(DeValue::Table(keys)) = tier {
+        if let Some((key, value)) = keys.remove_entry(name) {
+            keys.insert(Spanned::new(key.span(), "kind".into()), value);
+        }
     }
 }
 

@@ -142,8 +142,10 @@ impl FromStr for Percent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let hundredths = Percent::hundredths(text)
-            .ok_or_else(|| format!("{text:?} is not a percentage such as \"25%\""))?;
+        let hundredths = Percent::hundredths(text).ok_or_else(|| match text.parse::<u32>() {
+            Ok(1..) => format!("{text:?} is not a percentage; write \"{text}%\""),
+            _ => format!("{text:?} is not a percentage such as \"25%\""),
+        })?;
         let percent = u32::try_from(hundredths).map(Percent);
         match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {
             Some(percent) => Ok(percent),
@@ -204,7 +206,10 @@ impl FromStr for Span {
             .and_then(|seconds| u32::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0)
             .map(|seconds| Span { seconds })
-            .ok_or_else(|| format!("{text:?} is not a time; write 30s, 5min, 2h or 1d"))
+            .ok_or_else(|| match text.parse::<u32>() {
+                Ok(1..) => format!("{text:?} is not a time; write \"{text}s\" or \"{text}min\""),
+                _ => format!("{text:?} is not a time; write \"30s\", \"5min\", \"2h\" or \"1d\""),
+            })
     }
 }
 

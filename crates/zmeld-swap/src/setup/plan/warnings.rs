@@ -251,10 +251,10 @@ impl Planner<'_> {
         let (who, key) = match devices {
             [] => return,
             [(name, _)] => (String::new(), format!("{}.size", PlanPart::of_tier(name))),
-            _ => {
+            [(first, _), ..] => {
                 let names: Vec<&str> = devices.iter().map(|it| it.0).collect();
                 let who = format!(" (the tiers {} together)", names.join(", "));
-                (who, String::new())
+                (who, PlanPart::of_tier(first))
             }
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
