@@ -229,7 +229,7 @@ fn main_table(result: &ScanResult) -> Table {
     table.note(
         "Ratio: size before compression divided by RAM used, for a full device, overhead \
          included. Memory used: RAM of all pages in the pool of such a device; melded: identical \
-         pages are kept once, and the cost of sharing is included. Raw: pages that do not \
+         pages are kept once (needs zmeld.ko), and the cost of sharing is included. Raw: pages that do not \
          compress and are kept as they are.",
     );
     if result.recommended.is_some() {
@@ -279,7 +279,7 @@ fn gain_section(result: &ScanResult) -> Section {
 
 fn duplicate_section(result: &ScanResult) -> Section {
     let found = &result.duplicates;
-    let section = Section::new("Identical pages");
+    let section = Section::new("Identical pages (melding needs zmeld.ko)");
     if result.pages.duplicate == 0 {
         return section.paragraph("No two pages are identical.");
     }

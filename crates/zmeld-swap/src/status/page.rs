@@ -199,20 +199,16 @@ fn headroom(room: &Headroom, behind_zswap: u64) -> String {
         (compressed, disk) => {
             let mut parts = vec![format!(": {} available RAM", bytes(room.available_bytes))];
             if compressed > 0 {
-                parts.push(format!(
-                    "{} by compression at today's ratio",
-                    bytes(compressed)
-                ));
+                let how = match (disk, behind_zswap) {
+                    (0, 1..) => format!("saved by putting {} more into zswap", bytes(behind_zswap)),
+                    _ => "by compression".to_owned(),
+                };
+                parts.push(format!("{} {how} at today's ratio", bytes(compressed)));
             }
-            match (disk, behind_zswap) {
-                (0, 0) => {}
-                (0, free) => parts.push(format!(
-                    "with it the {} free on drives, whose pages zswap gets first",
-                    bytes(free)
-                )),
-                (disk, _) => parts.push(format!("{} on drives", bytes(disk))),
+            if disk > 0 {
+                parts.push(format!("{} on drives", bytes(disk)));
             }
-            parts.join(", ")
+            parts.join(" + ")
         }
     };
     format!(

@@ -34,13 +34,16 @@ const BUCKETS: u64 = 100;
 const EXAMPLES: &str = "\
 Examples:
   zmeld numa machines host                    this machine's nodes
-  zmeld numa compare --machine two-socket     which policy saves most there?
+  zmeld numa compare --machine two-socket     which policy saves most there
   zmeld numa compare --set workload.processes=200 --html compare.html
   zmeld numa run --policy autonuma            one run, in detail
 
 Names for --set: docs/numa.md; zmeld numa reproduce --print-scenario has most.";
 
-/// Which page-migration policy suits a NUMA machine (simulation)
+/// Simulate published NUMA page-migration policies, for research
+///
+/// A research simulator of published policies: it does not tell an administrator which setting to
+/// use.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct NumaArgs {

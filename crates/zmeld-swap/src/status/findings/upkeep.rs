@@ -188,7 +188,7 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
         let mut add = |rule: &str, what: &str, why: String| {
             let file = view.asked().file();
             let run = match view.now.facts.services {
-                Services::Systemd => "systemctl enable --now zmeld-watch",
+                Services::Systemd => "sudo zmeld enable",
                 _ => "have zmeld watch started at each boot",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");

@@ -158,7 +158,9 @@ fn profiles() -> impl TypedValueParser<Value = Profile> {
     let adds = |profile| match profile {
         Profile::Desktop => "reclaim of idle memory, and the guard",
         Profile::Server => "reclaim; databases and caches are left alone",
-        Profile::Small | Profile::Pi => "nothing: for scripts that name a kind for each machine",
+        Profile::Small | Profile::Pi => {
+            "no rule and no guard: what plan suggests without a profile"
+        }
         Profile::VmHost => "reclaim, not of guests; melding, where zmeld.ko is there",
         Profile::Kubernetes => "reclaim, not of pods",
     };

@@ -518,7 +518,7 @@ fn stalled(look: &Look, columns: usize) -> (bool, String) {
             false => format!("{} at its limit", name_of(&it.name)),
         });
         match groups.len() {
-            0 => format!("{WHAT:NAME$}no control group"),
+            0 => format!("{WHAT:NAME$}none"),
             1 => named(WHAT, " group", &told.collect::<Vec<_>>()),
             _ => named(WHAT, " groups", &told.collect::<Vec<_>>()),
         }
