@@ -220,7 +220,8 @@ impl Soak {
 /// Slices, one after the other, on one processor.
 fn run_slices(soak: &Mutex<&mut Soak>, number: usize) -> Result<()> {
     let soak = || soak.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
+    // A finding's log stays.
+    while !soak().found {
         let log = Log::named(&format!("soak-{number}"))?;
         let Some((slice, rest)) = soak().begin(&log)? else {
             return Ok(());
@@ -229,6 +230,7 @@ fn run_slices(soak: &Mutex<&mut Soak>, number: usize) -> Result<()> {
         let found = rest(&log);
         soak().end(slice, &log, found, begun.elapsed())?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -232,7 +232,7 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
                 quote.unwrap_or('"')
             )
         }
-        _ if line.starts_with('{') => {
+        _ if source.text.trim_start().starts_with('{') => {
             "this looks like JSON, and a configuration is TOML; zmeld plan --toml prints one"
                 .to_owned()
         }

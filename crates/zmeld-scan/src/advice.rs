@@ -101,7 +101,8 @@ pub fn measured(result: &ScanResult) -> CodecVerdict {
         None => {
             let measured = offered(result).filter(|codec| codec.pages_measured > 0);
             let ratios = measured.map(|codec| codec.effective_ratio);
-            CodecVerdict::NothingToGain(ratios.fold(0.0, f64::max))
+            let best = ratios.max_by(f64::total_cmp);
+            best.map_or(CodecVerdict::Not, CodecVerdict::NothingToGain)
         }
     }
 }

@@ -209,7 +209,7 @@ fn scanned(source: &dyn Source, options: &ScanOptions) -> Result<ScanResult, Sca
     for (at, codec) in (1..).zip(&mut result.codecs) {
         steady(&mut codec.times, at, codec.pages_measured > 0);
     }
-    assert!(result.seconds > 0.0 && (2..1_000_000).contains(&result.fingerprint_ns));
+    assert!(result.seconds > 0.0 && result.fingerprint_ns > 1);
     result.seconds = 1.5;
     result.fingerprint_ns = 700;
     result.machine.processors = 4;

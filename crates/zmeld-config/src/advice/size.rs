@@ -133,7 +133,7 @@ impl Sizing {
             memory_limit_percent: percent(limit_bytes),
             memory_limit_bytes: limit_bytes,
             takes_bytes,
-            takes_at_most_bytes: limit_bytes.saturating_add(table),
+            takes_at_most_bytes: limit_bytes.min(size_bytes).saturating_add(table),
             gains_bytes: held.saturating_sub(pool) as i64 - table as i64,
             ratio,
             measured: basis.is_some(),
@@ -170,7 +170,7 @@ impl Sizing {
             false => "if pages get 2 times smaller (zmeld scan measures it), the full device",
         };
         let most = bytes(self.takes_at_most_bytes);
-        let most = match self.memory_limit_bytes < self.size_bytes {
+        let most = match self.memory_limit_bytes <= self.size_bytes {
             true => format!("it never takes more than {most}, its limit and the table"),
             false => format!("nothing limits it: it takes {most} if its pages do not compress"),
         };

@@ -225,9 +225,6 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
 /// Swap page size. Devices are sized in multiples of it.
 const PAGE: u64 = 4096;
 
-/// Numbers without a unit below this are MiB that were meant, as other tools have them.
-const BARE_MIN: u64 = 1 << 20;
-
 /// Advice on a text that is no size.
 const SUCH_AS: &str = r#"write "50%", "4GiB" or "min(50%, 4GiB)""#;
 
@@ -313,7 +310,7 @@ impl FromStr for Size {
 }
 
 impl Size {
-    /// Refuses sizes that hold no page at all, and numbers that lack a unit.
+    /// Refuses sizes that hold no page at all.
     fn checked(self, text: &str) -> Result<Self, String> {
         let nothing = match self {
             Size::Bytes(Bytes(bytes)) => bytes < PAGE,
@@ -322,16 +319,12 @@ impl Size {
             }
         };
         let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
-        match (self, text.parse::<u64>()) {
-            (Size::Bytes(Bytes(0..BARE_MIN)), Ok(number @ 1..)) => Err(format!(
-                "{text:?} is a number of bytes, less than 1 MiB; write \"{number}MiB\", or a \
-                 share as \"50%\""
-            )),
-            _ if nothing && is_bare => Err(format!(
+        match nothing {
+            true if is_bare => Err(format!(
                 "{text:?} is a number of bytes, less than a page of 4 KiB; {SUCH_AS}"
             )),
-            _ if nothing => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
-            _ => Ok(self),
+            true => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
+            false => Ok(self),
         }
     }
 }
@@ -375,7 +368,8 @@ mod tests {
 
     #[test]
     fn texts_come_back() {
-        let texts = "4GiB|1536MiB|4KiB|1048577|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097)";
+        let texts =
+            "4GiB|1536MiB|4KiB|4097B|1048577|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097B)";
         for text in texts.split('|') {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }

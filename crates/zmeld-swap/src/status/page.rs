@@ -173,13 +173,12 @@ fn lead(status: &Status) -> String {
     format!("{ram}{saved}.{leaving} {room}")
 }
 
-/// Free swap on drives whose pages zswap gets first.
+/// Free swap on drives whose pages zswap gets first; none beside a device in RAM, which saves, too.
 fn behind_zswap(now: &Observation) -> u64 {
-    let is_on = now.zswap.as_ref().is_some_and(|zswap| zswap.enabled);
-    let areas = now
-        .swaps
-        .iter()
-        .filter(|swap| is_on && now.device_of(swap).is_none());
+    let mut all = now.swaps.iter();
+    let is_on = now.zswap.as_ref().is_some_and(|zswap| zswap.enabled)
+        && all.all(|swap| now.device_of(swap).is_none());
+    let areas = now.swaps.iter().filter(|_| is_on);
     let free = |swap: &Swap| swap.area.size_bytes.saturating_sub(swap.area.used_bytes);
     areas.map(free).sum()
 }

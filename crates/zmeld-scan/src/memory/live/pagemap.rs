@@ -183,6 +183,9 @@ pub(crate) fn walk(
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::process::Stdio;
+
     use super::*;
 
     /// Bits 0 to 4 and 5 to 54 are type and slot; 58 marks a guard region, 62 what is in swap.
@@ -218,11 +221,13 @@ mod tests {
 
     #[test]
     fn a_walk_sees_all_that_is_there_unless_it_is_stopped() {
-        let mut sleep = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let process = ChosenProcess::look_up(sleep.id() as i32).unwrap();
+        let mut command = std::process::Command::new("cat");
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut cat = piped.spawn().unwrap();
+        // Once it answers, its program is loaded.
+        cat.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let process = ChosenProcess::look_up(cat.id() as i32).unwrap();
         let mut reader = PatientReader::default();
         let mut present = |stop: bool, expected: fn(&Mapping) -> u64| {
             let (stop, mut count) = (AtomicBool::new(stop), 0);
@@ -245,6 +250,6 @@ mod tests {
         let all = present(false, |it| it.rss);
         assert!(all > 20, "{all}");
         assert_eq!((present(true, |it| it.rss), present(false, |_| 0)), (0, 0));
-        sleep.kill().and_then(|()| sleep.wait()).unwrap();
+        cat.kill().and_then(|()| cat.wait()).unwrap();
     }
 }

@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use zmeld_config::{Comments, Config, Discard, Kind, Swap, Tier, TierName};
+use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -76,7 +77,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
 /// When it cannot be read.
 pub fn import_file(file: &Path, ram_bytes: u64) -> Result<Option<Imported>, HostError> {
     let failed = |doing| move |cause| HostError::io(doing, file, cause);
-    let text = fs::read(file).map_err(failed("read"))?;
+    let text = config_files::read(&Tree::new("/"), file)?;
     let text = String::from_utf8_lossy(&text);
     let Some(place) = place_of(file, &text) else {
         return Ok(None);

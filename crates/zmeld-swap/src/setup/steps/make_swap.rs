@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
@@ -44,7 +45,8 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
                 shell::path(path)
             ),
         ),
-        said if said.contains(": Permission denied") => Error::Privilege {
+        // Root has nobody above it to ask.
+        said if said.contains(": Permission denied") && !geteuid().is_root() => Error::Privilege {
             what: format!("reading {}", path.display()),
         },
         _ => err.into(),
