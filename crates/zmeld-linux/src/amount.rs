@@ -27,14 +27,14 @@ impl FromStr for Bytes {
     }
 }
 
-/// Numbers without a unit below this are MiB that were meant, as other tools have them.
-const BARE_MIN: u64 = 1 << 20;
+/// Numbers of bytes below this are taken for MiB where they have no unit, as other tools have them.
+pub const BARE_MIN: u64 = 1 << 20;
 
 impl Bytes {
     /// The same; what is no size at all is `wrong`.
     ///
     /// # Errors
-    /// That, a unit that may be two or that is missing, or more than any machine has.
+    /// That, a unit that may be two, or more than any machine has.
     pub fn parse(text: &str, wrong: impl Fn() -> String) -> Result<Bytes, String> {
         let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let shift = match text[number.len()..].to_ascii_lowercase().as_str() {
@@ -53,11 +53,6 @@ impl Bytes {
             _ => return Err(wrong()),
         };
         let bytes = decimal(number.trim_end(), 1 << shift).ok_or_else(&wrong)?;
-        if matches!(text.parse(), Ok(1..BARE_MIN)) {
-            return Err(format!(
-                "{text:?} is a number of bytes, less than 1 MiB; write \"{text}MiB\", or \"{text}B\""
-            ));
-        }
         u64::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= i64::MAX as u64)

@@ -1,6 +1,7 @@
 //! zram and zmeld devices, and sizes as shares of RAM.
 
 use super::*;
+use zmeld_linux::amount::BARE_MIN;
 
 /// A zram or zmeld device.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
@@ -310,7 +311,7 @@ impl FromStr for Size {
 }
 
 impl Size {
-    /// Refuses sizes that hold no page at all.
+    /// Refuses sizes that hold no page at all, and numbers that lack a unit.
     fn checked(self, text: &str) -> Result<Self, String> {
         let nothing = match self {
             Size::Bytes(Bytes(bytes)) => bytes < PAGE,
@@ -319,12 +320,16 @@ impl Size {
             }
         };
         let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
-        match nothing {
-            true if is_bare => Err(format!(
+        match (self, text.parse::<u64>()) {
+            (Size::Bytes(Bytes(0..BARE_MIN)), Ok(number @ 1..)) => Err(format!(
+                "{text:?} is a number of bytes, less than 1 MiB; write \"{number}MiB\", or a \
+                 share as \"50%\""
+            )),
+            _ if nothing && is_bare => Err(format!(
                 "{text:?} is a number of bytes, less than a page of 4 KiB; {SUCH_AS}"
             )),
-            true => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
-            false => Ok(self),
+            _ if nothing => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
+            _ => Ok(self),
         }
     }
 }

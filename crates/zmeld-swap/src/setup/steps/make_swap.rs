@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
@@ -45,8 +44,7 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
                 shell::path(path)
             ),
         ),
-        // Root has nobody above it to ask.
-        said if said.contains(": Permission denied") && !geteuid().is_root() => Error::Privilege {
+        said if said.contains(": Permission denied") => Error::Privilege {
             what: format!("reading {}", path.display()),
         },
         _ => err.into(),
