@@ -74,7 +74,7 @@ pub const WORKS: &[Work] = &[
     Work { name: "7.3-arm64-16k", aim: GUESTS, slice: 600, run: Guest(SOAK) },
 ];
 
-/// Hash of each folder of the store, as `git rev-parse COMMIT:store/core` has it.
+/// Hash of each folder of the store, the tree that git makes of it without its tests.
 pub type Sources = BTreeMap<String, String>;
 
 /// Sources as they are now, committed or not, without tests.

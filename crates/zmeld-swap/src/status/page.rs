@@ -175,12 +175,12 @@ fn lead(status: &Status) -> String {
 
 /// Free swap on drives whose pages zswap gets first; none beside a device in RAM, which saves, too.
 fn behind_zswap(now: &Observation) -> u64 {
-    let mut all = now.swaps.iter();
-    let is_on = now.zswap.as_ref().is_some_and(|zswap| zswap.enabled)
-        && all.all(|swap| now.device_of(swap).is_none());
-    let areas = now.swaps.iter().filter(|_| is_on);
+    let is_on = now.zswap.as_ref().is_some_and(|zswap| zswap.enabled);
+    if !is_on || now.swaps.iter().any(|swap| now.device_of(swap).is_some()) {
+        return 0;
+    }
     let free = |swap: &Swap| swap.area.size_bytes.saturating_sub(swap.area.used_bytes);
-    areas.map(free).sum()
+    now.swaps.iter().map(free).sum()
 }
 
 /// How much more programs can take, in a sentence. `behind_zswap`: free swap on drives that zswap

@@ -51,6 +51,9 @@ pub struct Imported {
 
 /// Reads what is set up on the machine whose root directory is `root` and which
 /// has `ram_bytes` of RAM. RAM is needed for sizes that only arithmetic can tell.
+///
+/// # Errors
+/// When a file is there and cannot be read.
 pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     let mut imported = Imported::default();
     let rpi = rpi_swap::import(root, ram_bytes, &mut imported)?;

@@ -135,7 +135,10 @@ impl Planner<'_> {
             }
             // --take-over does not help where the tier could fail.
             let way_out = match self.options.take_over {
-                false => "keep its settings, if a file of another tool has them: zmeld config import; replace it: zmeld up --take-over",
+                false => {
+                    "keep its settings, if a file of another tool has them: zmeld config import; \
+                     replace it: zmeld up --take-over"
+                }
                 true => {
                     "no tier is certain to take its place: one that is not optional takes it over"
                 }
