@@ -35,7 +35,9 @@ pub(super) struct Source {
     /// All of it, behind as many empty lines as the files before it have bytes: a byte's place in
     /// it tells the file, too.
     pub text: String,
+    /// Where it begins in `text`.
     pub start: usize,
+    /// Offsets of its lines, in bytes.
     lines: Vec<usize>,
 }
 

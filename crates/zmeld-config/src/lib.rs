@@ -233,6 +233,9 @@ impl Config {
     }
 
     /// Reads a part of another file: its mistakes have no place.
+    ///
+    /// # Errors
+    /// All that is wrong.
     pub fn from_part(text: &str) -> Result<Config, ConfigError> {
         without_places(Self::from_text(Path::new(""), text)).map(|loaded| loaded.config)
     }

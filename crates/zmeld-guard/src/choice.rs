@@ -54,6 +54,7 @@ pub(crate) enum Verdict {
     Nobody,
 }
 
+/// Bytes all owners took.
 pub(crate) fn went_bytes(owners: &[OwnerFigures]) -> u64 {
     owners.iter().map(|it| it.took_bytes).sum()
 }

@@ -152,6 +152,9 @@ pub struct GuardLoop {
 
 impl GuardLoop {
     /// One that does all that has to be waited for itself, or by threads.
+    ///
+    /// # Errors
+    /// When the machine cannot be looked at.
     pub fn new(
         host: Host,
         rule: GuardRule,

@@ -216,6 +216,7 @@ pub(crate) struct Census {
     pub owners: Vec<Owner>,
     pub members: Vec<Member>,
     pub passed: Vec<Passed>,
+    /// Bytes in RAM of all owners.
     pub ram_bytes: u64,
 }
 

@@ -257,6 +257,9 @@ fn in_ram_bytes(host: &Host) -> u64 {
 /// How much programs can take, and below what something is ended. Then who holds memory, the largest
 /// first, a line each: what he holds, whether he may be ended, and which of his processes would go
 /// first. At last names in the rule that nobody has.
+///
+/// # Errors
+/// When the machine cannot be looked at.
 pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
     let groups = Groups::find(host, rule)?;
     let mut planner = Planner::new(host.clone(), rule.clone(), false);

@@ -434,6 +434,9 @@ impl Host {
     }
 
     /// Whether a loop device stands on this very file: a path can be made to name another one.
+    ///
+    /// # Errors
+    /// Those of [`Host::run`].
     pub fn stands_on(&self, device: &Path, file: &Metadata) -> Result<bool, HostError> {
         let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
         let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);

@@ -60,6 +60,9 @@ pub struct OtherProcess(File);
 
 impl OtherProcess {
     /// The process with that number that began then, in ticks after the boot.
+    ///
+    /// # Errors
+    /// When it has ended.
     pub fn find(pid: i32, began: u64) -> io::Result<OtherProcess> {
         let process = OtherProcess(File::open(format!("/proc/{pid}"))?);
         let mut stat = Vec::new();
@@ -78,6 +81,9 @@ impl OtherProcess {
     }
 
     /// Opens one of its files; within [`ReaderOf::run`].
+    ///
+    /// # Errors
+    /// When it has ended, or this user may not.
     pub fn open(&self, file: LockedFile) -> io::Result<File> {
         let flags = match file {
             LockedFile::ClearRefs => OFlags::WRONLY,

@@ -36,6 +36,9 @@ pub fn status<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The result of a read, none where the process has ended.
+///
+/// # Errors
+/// Other errors of the read.
 pub fn unless_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
         Err(err) if err.is_absent() || err.is(Errno::SRCH) => Ok(None),

@@ -154,6 +154,9 @@ fn named_above<'a>(hierarchy: &Hierarchy, group: &'a Path) -> &'a Path {
 /// The first program, if any, that holds up whoever wants the lock of its memory: swapoff waits
 /// for it as long, and no signal ends that wait. Asked are those with pages in swap, or all:
 /// swapoff goes to those, too, that had some.
+///
+/// # Errors
+/// When programs cannot be listed.
 pub fn holder(host: &Host, all: bool) -> Result<Option<Program>, HostError> {
     if host.root() != Path::new("/") {
         return Ok(None);

@@ -25,11 +25,17 @@ pub struct Mapping {
     pub rss: u64,
     /// Of these, touched since that was last forgotten.
     pub referenced: u64,
+    /// Of no file.
     pub anonymous: u64,
+    /// In swap.
     pub swap: u64,
+    /// Shared by samepage merging.
     pub ksm: u64,
+    /// In huge pages.
     pub huge: u64,
+    /// Of hugetlbfs.
     pub hugetlb: u64,
+    /// Its flags.
     pub flags: VmFlags,
 }
 

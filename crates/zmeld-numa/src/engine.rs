@@ -206,6 +206,7 @@ struct Engine<'a> {
     end: u64,
 }
 
+/// The machine's costs in picoseconds.
 struct CostTable {
     fault: u64,
     move_page: u64,

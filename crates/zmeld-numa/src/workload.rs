@@ -176,6 +176,7 @@ pub struct Workload {
         spread: 0.0,
     }))]
     pub run_time_ms: Quantity,
+    /// Resident memory in KB (1024 bytes).
     #[default(Quantity::Same(50.0))]
     pub size_kb: Quantity,
     /// Share of the run time spent in memory accesses, `a`, 0 to 1.

@@ -39,13 +39,17 @@ const GROUP: char = '\u{202f}';
 pub enum Unit {
     /// A number without a unit, three significant digits.
     Number,
+    /// How many of something.
     Count,
+    /// A size in bytes.
     Bytes,
     /// A fraction: 0.25 is shown as 25.0 %.
     Fraction,
     /// A factor: 2.31 is shown as 2.31x.
     Ratio,
+    /// A time in seconds.
     Seconds,
+    /// A time in nanoseconds.
     Nanoseconds,
     /// A speed in megabytes (10⁶ bytes) per second.
     MbPerSecond,

@@ -64,6 +64,7 @@ impl PageRecord {
     }
 }
 
+/// All pages, while they are being read.
 pub(crate) struct Contents {
     shards: Vec<Mutex<Vec<PageRecord>>>,
 }
@@ -105,17 +106,20 @@ impl Contents {
     }
 }
 
+/// All pages, equal ones together.
 pub(crate) struct SortedContents {
     shards: Vec<Vec<PageRecord>>,
 }
 
 impl SortedContents {
+    /// Every content's pages.
     pub fn groups(&self) -> impl Iterator<Item = &[PageRecord]> {
         self.shards
             .iter()
             .flat_map(|shard| shard.chunk_by(PageRecord::same_content))
     }
 
+    /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.shards.iter().map(|shard| shard.len() as u64).sum()
     }

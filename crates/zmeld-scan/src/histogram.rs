@@ -6,6 +6,7 @@ const STEPS: f64 = 24.0;
 /// Up to 2^32 ns.
 const BUCKETS: usize = 32 * STEPS as usize;
 
+/// Counts of durations in nanoseconds.
 #[derive(Clone)]
 pub(crate) struct Histogram {
     counts: Vec<u32>,

@@ -70,6 +70,7 @@ impl CompressionSums {
         }
     }
 
+    /// The same pages `factor` times.
     pub fn scaled(&self, factor: f64) -> CompressionSums {
         CompressionSums {
             pages: self.pages * factor,
@@ -100,6 +101,7 @@ impl CompressionSums {
             .sum()
     }
 
+    /// Mean bytes of a page.
     pub fn mean(&self) -> f64 {
         self.bytes / self.pages.max(f64::MIN_POSITIVE)
     }

@@ -164,11 +164,17 @@ unsafe impl Sync for Prepared {}
 
 impl Codec {
     /// The codec of that name, at a level (`None`: zram's default).
+    ///
+    /// # Errors
+    /// [`CodecError`], naming what was refused.
     pub fn new(name: &str, level: Option<i32>) -> Result<Codec, CodecError> {
         Codec::prepare(name, level, crate::page_size())
     }
 
     /// The same codec for pages of another size: some choose by it how they work.
+    ///
+    /// # Errors
+    /// Those of [`Codec::new`].
     pub fn for_pages(&self, page_size: usize) -> Result<Codec, CodecError> {
         let level = self.info().takes_level().then(|| self.level());
         Codec::prepare(self.name(), level, page_size)
@@ -250,6 +256,9 @@ unsafe impl Send for Stream {}
 
 impl Stream {
     /// A stream for that codec.
+    ///
+    /// # Errors
+    /// [`CodecError`]: no memory.
     pub fn new(codec: &Codec) -> Result<Stream, CodecError> {
         let codec = codec.clone();
         let mut context = ptr::null_mut();
@@ -353,6 +362,9 @@ pub struct CodecSpec {
 
 impl CodecSpec {
     /// Prepares the codec.
+    ///
+    /// # Errors
+    /// [`CodecError`]: no memory.
     pub fn open(&self) -> Result<Codec, CodecError> {
         Codec::new(self.name, self.level)
     }

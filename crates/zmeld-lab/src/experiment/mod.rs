@@ -102,6 +102,9 @@ pub trait Kept: Serialize + DeserializeOwned {
     fn state(&mut self) -> (bool, &mut HostFacts, &mut bool);
 
     /// Makes the runs that are left, as far as it is not stopped.
+    ///
+    /// # Errors
+    /// As [`Kept::make_runs`].
     fn carry_out(&mut self, lab: &mut Lab<'_>) -> Result<(), Error>;
 
     /// Says what the runs that there are come to.

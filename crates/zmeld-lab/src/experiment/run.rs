@@ -290,6 +290,7 @@ struct RunObserver<'a> {
     limited: bool,
     budget: Option<u64>,
     devices: &'a [String],
+    /// Bytes that zswap held before.
     zswap_before_bytes: u64,
     series: Series,
     swapped_max_bytes: u64,

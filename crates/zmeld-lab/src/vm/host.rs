@@ -103,6 +103,7 @@ impl BootImage {
         })
     }
 
+    /// RAM that the machine takes here, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         (self.ram_mib() << 20) + QEMU_BYTES
     }

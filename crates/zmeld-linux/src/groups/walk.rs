@@ -55,6 +55,9 @@ impl OpenGroup {
     }
 
     /// The text of one of its files; none where it has no such file, or was removed.
+    ///
+    /// # Errors
+    /// When there is one that cannot be read.
     pub fn read(&self, file: &str) -> Result<Option<String>, HostError> {
         let read = || {
             let mut bytes = Vec::new();
@@ -70,11 +73,17 @@ impl OpenGroup {
     }
 
     /// The number in one of its files, `max` the largest one; none where it holds none.
+    ///
+    /// # Errors
+    /// Those of [`OpenGroup::read`].
     pub fn number(&self, file: &str) -> Result<Option<u64>, HostError> {
         Ok(self.read(file)?.as_deref().and_then(number))
     }
 
     /// Writes a value into one of its files; false where it has no such file.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
     pub fn write(&self, file: &str, value: &str) -> Result<bool, HostError> {
         let open = self.folder.open_to_write(file);
         let written = open.and_then(|open| store(open, value.as_bytes()));
@@ -82,6 +91,9 @@ impl OpenGroup {
     }
 
     /// Metadata of one of its files; none where it has no such file.
+    ///
+    /// # Errors
+    /// When it cannot be looked at.
     pub fn metadata(&self, file: &str) -> Result<Option<Metadata>, HostError> {
         self.unless_absent("look at", file, self.folder.metadata(file))
     }
@@ -230,6 +242,9 @@ impl<'a> Walk<'a> {
 
     /// Has the walk enter the groups below the one that is open, by name; whether it will
     /// enter all that are there.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
     pub fn descend(&mut self) -> Result<bool, HostError> {
         let Some(at) = &self.at else {
             return Ok(true);

@@ -252,6 +252,9 @@ impl ColdTracker {
     /// Waits, telling `progress` the time that has passed, and then looks what
     /// was not touched. When `stop` is set it looks at once; the time it really
     /// waited is in the result.
+    ///
+    /// # Errors
+    /// When the idle bitmap cannot be read.
     pub fn wait(
         self,
         duration: Duration,

@@ -49,6 +49,9 @@ impl Place {
 
     /// Finds out before a long run whether a survey could be kept there, as far as that
     /// can be told without writing one.
+    ///
+    /// # Errors
+    /// When it could not.
     pub fn check(&self) -> Result<(), Error> {
         let below = self.0.join(ROOT);
         self.make_folder(&below)?;

@@ -32,6 +32,9 @@ pub struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Looks for the first time.
+    ///
+    /// # Errors
+    /// When memory is short.
     pub fn new(host: &'a Host) -> Result<Watch<'a>, Error> {
         check(host)?;
         Ok(Watch {
@@ -41,6 +44,9 @@ impl<'a> Watch<'a> {
     }
 
     /// Looks again if it is time.
+    ///
+    /// # Errors
+    /// When memory is short.
     pub fn look(&self) -> Result<(), Error> {
         let mut looked = self.looked.lock().expect("no panic");
         if looked.elapsed() < EVERY {

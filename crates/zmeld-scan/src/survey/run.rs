@@ -472,6 +472,7 @@ impl Reading<'_> {
     }
 }
 
+/// State of one owner's pages.
 struct OwnerState<'a> {
     collector: Collector,
     objects: &'a mut Objects,

@@ -122,6 +122,9 @@ pub const ENCODE_ERRORS: &str = "encode_errors";
 
 impl Melding {
     /// Reads a device's melding.
+    ///
+    /// # Errors
+    /// When an attribute may not be read, or is not understood.
     pub fn read(host: &Host, name: &str) -> Result<Melding, HostError> {
         let folder = format!("/sys/block/{name}");
         host.read(format!("{folder}/meld_stat"))?;

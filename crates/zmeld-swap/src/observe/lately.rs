@@ -84,6 +84,7 @@ struct Notes(Vec<Note>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Note {
+    /// Seconds since boot.
     uptime_s: f64,
     counters: Counters,
     /// Not all groups had room: of one that is not there nothing is known.

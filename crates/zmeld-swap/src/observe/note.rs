@@ -23,6 +23,7 @@ pub(super) fn read<T: DeserializeOwned>(
     (old_s <= most_s).then_some(told)
 }
 
+/// Seconds since boot.
 pub(super) fn uptime(reader: &mut Reader) -> Option<f64> {
     reader.known(boot::uptime(reader.host()))?
 }

@@ -125,6 +125,9 @@ fn apply(
 }
 
 /// Whether a plan may be applied: whether the pages of what it switches off fit back.
+///
+/// # Errors
+/// Checks of [`up`] before it changes anything.
 pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
@@ -175,6 +178,9 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
 }
 
 /// The indexes of the records that [`down`] takes back, ascending.
+///
+/// # Errors
+/// Checks of [`down`] before it changes anything.
 pub fn may_go_down(
     host: &Host,
     records: &[Record],

@@ -116,6 +116,9 @@ impl State {
     /// swapped to and mapped. Of another version's steps only what is on is switched off and
     /// closed, where it is known to be the same: what else such a step would wipe, remove or
     /// restore is not known.
+    ///
+    /// # Errors
+    /// Unreadable files.
     pub fn salvage(host: &Host, owner: Owner) -> Result<(State, Vec<String>), Error> {
         // A file that others may write is not believed.
         let bytes = run_folder::read(host, owner.state());

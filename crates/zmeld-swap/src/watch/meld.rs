@@ -93,6 +93,9 @@ pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, Error> {
 }
 
 /// Asks a running pass to stop soon.
+///
+/// # Errors
+/// When the device is gone.
 pub fn stop(host: &Host, name: &str) -> Result<(), HostError> {
     host.write(format!("/sys/block/{name}/meld"), "stop")
 }

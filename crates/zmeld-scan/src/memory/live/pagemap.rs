@@ -76,6 +76,9 @@ pub(crate) fn read(
 
 /// Of these pages the next ones to look at, at most [`PIECE_PAGES`]; none where all that are
 /// left are only reserved.
+///
+/// # Errors
+/// When the process holds that up.
 pub(crate) fn next_piece(
     mut reader: ReaderOf<'_>,
     file: &Arc<File>,

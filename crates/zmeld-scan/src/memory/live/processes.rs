@@ -163,6 +163,9 @@ pub(crate) fn all_mounts() -> Vec<Mount> {
 }
 
 /// The processes of a group and of the groups below it; of one that is removed meanwhile none.
+///
+/// # Errors
+/// When some of them cannot be looked at.
 fn members(host: &Host, group: &Path) -> Result<BTreeSet<i32>, Error> {
     let mut pids = BTreeSet::new();
     let mut walk = Walk::new(host, group);

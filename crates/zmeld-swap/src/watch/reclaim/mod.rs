@@ -67,6 +67,9 @@ const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists th
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Hierarchy of groups that memory can be reclaimed from.
+///
+/// # Errors
+/// When nothing can be reclaimed there.
 fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),

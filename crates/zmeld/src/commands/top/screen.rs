@@ -161,6 +161,7 @@ fn waited(pressure: &Pressure) -> f64 {
     pressure.some.avg10_percent / 100.0
 }
 
+/// Bytes that a tier holds.
 fn holds(tier: &TierState) -> u64 {
     let pool = tier.memory_used_bytes.or(tier.stored_bytes);
     tier.used_bytes.or(pool).unwrap_or(0)
