@@ -76,6 +76,10 @@ say(address(a)); wait()
     // On the device: every page that is not in RAM, with its contents.
     let device = SwapDevice::open(path).unwrap();
     assert_eq!(device.area().is_in_ram(), zram);
+    assert_eq!(
+        device.describe(),
+        format!("the used slots of {}", path.display())
+    );
     let page_size = rustix::param::page_size() as u64;
     assert!(device.area().used_bytes >= swapped / 2 * page_size);
     let used = device.area().used_bytes / page_size;

@@ -189,7 +189,22 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
-    use super::is_core;
+    use super::{head_bytes, is_core};
+
+    /// A core of so many segments that the first section's header counts them: that is read
+    /// first, then their table.
+    #[test]
+    fn the_head_of_a_large_core_ends_where_its_segments_do() {
+        let mut start = [b"\x7fELF\x02\x01\x01".as_slice(), &[0; 9], &[4, 0, 62, 0]].concat();
+        start.resize(128, 0);
+        start[20] = 1;
+        start[32..34].copy_from_slice(&1000u16.to_le_bytes());
+        start[40] = 64;
+        start[52..62].copy_from_slice(&[64, 0, 56, 0, 0xff, 0xff, 64, 0, 1, 0]);
+        start[64 + 44] = 3;
+        assert_eq!(head_bytes(&start[..127]), 128);
+        assert_eq!(head_bytes(&start), 1000 + 3 * 56);
+    }
 
     #[test]
     fn a_core_is_one_in_either_byte_order() {

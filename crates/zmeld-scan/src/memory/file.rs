@@ -384,4 +384,41 @@ mod tests {
         let failed = visit.skipped.get(SkipReason::ReadFailed).pages;
         assert_eq!((visit.counted.delivered, failed), (0, 4));
     }
+
+    /// Below a program's first mapping there is no page.
+    #[test]
+    fn pages_are_delivered_beside_one_that_cannot_be_read() {
+        let mut cat = std::process::Command::new("cat");
+        let mut cat = cat.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let proc = PathBuf::from(format!("/proc/{}", cat.id()));
+        let maps = std::fs::read_to_string(proc.join("maps")).unwrap();
+        let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
+        let memory = File::open(proc.join("mem")).unwrap();
+        let page = rustix::param::page_size();
+        let (offset, bytes) = (start - page as u64, 2 * page as u64 + 100);
+        let mut layout = Layout::default();
+        let owner = Owner::File(proc.clone());
+        layout.add(owner, RegionKind::File, offset, bytes, 0);
+        let extent = layout.extents[0];
+        let source = FileSource::new(&proc, memory, page, layout);
+        let mut worker = FileWorker {
+            source: &source,
+            sink: &|batch| {
+                let mut expected = vec![0; page];
+                let at = offset + batch.first_page * page as u64;
+                let left = (offset + bytes - at).min(page as u64) as usize;
+                let there = &mut expected[..left];
+                assert_eq!(read_at_most(&source.file, there, at).unwrap(), left);
+                assert!(batch.bytes == expected, "{}", batch.first_page);
+            },
+            buffer: Buffer::new(3 * page),
+            counted: Counted::default(),
+            skipped: Skips::default(),
+        };
+        worker.read(extent);
+        let failed = worker.skipped.get(SkipReason::ReadFailed).pages;
+        let counted = &worker.counted;
+        assert_eq!((counted.delivered, counted.padded, failed), (2, 1, 1));
+        cat.kill().and_then(|()| cat.wait()).unwrap();
+    }
 }

@@ -2,7 +2,7 @@
 //! is refused is in `cases/owner.txt`.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
 
 use crate::common::{config, Machine};
 
@@ -108,6 +108,33 @@ fn what_takes_the_label_of_a_drive_between_two_operations_is_not_touched() {
                 break;
             }
         }
+    }
+}
+
+/// What another user may write from any operation on is not made a swap area.
+#[test]
+fn a_drive_that_is_given_away_between_two_operations_is_not_written_to() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let config = config(&PLAIN.replace("PARTLABEL=swap", "/dev/sdc1"));
+    for number in 0.. {
+        let machine = machine();
+        let (drive, was) = (machine.path("/dev/sdc1"), machine.path("/was"));
+        machine.before_operation(number, move || {
+            fs::copy(&drive, was).unwrap();
+            chown(drive, Some(65534), None).unwrap();
+        });
+        let result = machine.up(&config);
+        let Ok(was) = fs::read(machine.path("/was")) else {
+            // All of it was over before.
+            result.unwrap();
+            break;
+        };
+        // It may be taken back.
+        let is = fs::read(machine.path("/dev/sdc1")).unwrap();
+        let said = format!("{number}: {result:?}");
+        assert!(is == was || is.iter().all(|byte| *byte == 0), "{said}");
     }
 }
 

@@ -232,7 +232,9 @@ mod tests {
         cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let process = ChosenProcess::look_up(cat.id() as i32).unwrap();
         let mut reader = PatientReader::default();
-        let mut present = |stop: bool, expected: fn(&Mapping) -> u64| {
+        let there = mappings(&process, &mut reader).unwrap();
+        let last = there.iter().rfind(|it| it.rss > 1).unwrap();
+        let mut present = |stop: bool, expected: &dyn Fn(&Mapping) -> u64| {
             let (stop, mut count) = (AtomicBool::new(stop), 0);
             let count = &mut count;
             let each = |entry: PagemapEntry| {
@@ -250,9 +252,13 @@ mod tests {
             .unwrap();
             *count
         };
-        let all = present(false, |it| it.rss);
+        let all = present(false, &|it| it.rss);
         assert!(all > 20, "{all}");
-        assert_eq!((present(true, |it| it.rss), present(false, |_| 0)), (0, 0));
+        let none = (present(true, &|it| it.rss), present(false, &|_| 0));
+        assert_eq!(none, (0, 0));
+        // Of one mapping no page of another.
+        let of_last = |it: &Mapping| if it.start == last.start { u64::MAX } else { 0 };
+        assert_eq!(present(false, &of_last), last.rss);
         cat.kill().and_then(|()| cat.wait()).unwrap();
     }
 }
