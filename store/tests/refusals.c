@@ -26,6 +26,20 @@ static int damaging_decompress(void *ctx, const struct zm_codec_params *params,
 	return is_damaged ? -EBADMSG : err;
 }
 
+/* How often it was prepared and not given back. */
+static u32 prepared;
+
+static int counting_prepare(struct zm_codec_params *params)
+{
+	prepared++;
+	return 0;
+}
+
+static void counting_release(struct zm_codec_params *params)
+{
+	prepared--;
+}
+
 static struct zm_store *open_store(void)
 {
 	struct zm_store_options options = test_options("lz4", SLOTS,
@@ -35,6 +49,8 @@ static struct zm_store *open_store(void)
 
 	damaging = *zm_codec_find("lz4");
 	damaging.decompress = damaging_decompress;
+	damaging.prepare = counting_prepare;
+	damaging.release = counting_release;
 	is_damaged = false;
 	options.codecs[0].ops = &damaging;
 	store = test_store(&options, 4);
@@ -175,8 +191,9 @@ static void sums_planted(struct zm_store *store)
 	};
 	struct zm_slot *slots = store->slots, before = slots[4];
 	struct zm_writeback wb;
+	struct zm_share *share;
 	u8 page[ZM_PAGE_SIZE];
-	u32 i;
+	u32 i, count;
 
 	/* 0, 1: a share on its block, as 5 is; 2: one in the pool. */
 	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
@@ -199,6 +216,11 @@ static void sums_planted(struct zm_store *store)
 	counters->pages_stored += 1ull << 40;
 	expect_said(store, "pages_stored: counter ");
 	counters->pages_stored -= 1ull << 40;
+	share = zm_content_share(zm_slot_content(&slots[0]));
+	count = share->count;
+	share->count = 0;
+	expect_said(store, "its share has no slots");
+	share->count = count;
 	slots[4] = slots[2];
 	expect_said(store, "counts 1, 2 slots use it");
 	slots[4] = before;
@@ -273,6 +295,13 @@ static void back_again(struct zm_store *store)
 	zm_store_limit_set(store, after.memory_used);
 	test_write(store, 6, page);
 	zm_store_limit_set(store, 0);
+	zm_page_discard(store, 6);
+	/* What has to wait for its room takes no more of it. */
+	page_make(page, 4);
+	zm_fault_scarce_set(true);
+	test_write(store, 6, page);
+	zm_fault_scarce_set(false);
+	EXPECT(test_info(store, 6).size == test_info(store, 0).size);
 	zm_page_discard(store, 6);
 	/* A page that is not what its fingerprint says: a fault of the test's. */
 	for (on = 2; on--;) {
@@ -521,7 +550,9 @@ int main(void)
 	settings(store);
 	back_again(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
+	EXPECT(prepared == 1);
 	zm_store_destroy(store);
+	EXPECT(!prepared);
 	no_memory_for_a_store();
 	no_memory_for(meld_all);
 	no_memory_for(recompress_largest);
