@@ -5,6 +5,8 @@
 # store's sources alone, LINK and LIBRARIES for the program, LIBRARIES is also what it is made of.
 
 HEADERS := $(wildcard $(STORE)/*/*.h $(STORE)/*/*/*.h)
+# A test may include those of the module itself.
+HEADERS += $(wildcard $(STORE)/crypto/*.c)
 OBJECTS := $(addprefix $(OUT)/,$(notdir $(SOURCES:.c=.o)))
 vpath %.c $(sort $(dir $(SOURCES)))
 

@@ -69,6 +69,7 @@ enum fault {
 	BYTE_BEHIND_PAGE,
 	BYTE_FAR_BEHIND_PAGE,
 	BYTE_BEHIND_DAMAGED_PAGE,
+	DAMAGED_PAGE_SHORT,
 	MODE_NEVER_MET,	/* and one for each mode more */
 	FAULTS = MODE_NEVER_MET + ZWORD_RAW + 1,
 };
@@ -140,7 +141,10 @@ static int faulty_decompress(const struct zword_tables *tables,
 	if (is_damaged) {
 		if (run.fault == BYTE_BEHIND_DAMAGED_PAGE)
 			out[ZM_PAGE_SIZE] ^= 1;
-		return err;
+		if (run.fault != DAMAGED_PAGE_SHORT)
+			return err;
+		*room = ZM_PAGE_SIZE - 1;
+		return 0;
 	}
 	switch (run.fault) {
 	case PAGE_NOT_DECODED:
@@ -155,7 +159,7 @@ static int faulty_decompress(const struct zword_tables *tables,
 		out[ZM_PAGE_SIZE] ^= 1;
 		break;
 	case BYTE_FAR_BEHIND_PAGE:
-		out[ZM_PAGE_SIZE + CANARY_SIZE - 1] ^= 1;
+		out[ZM_PAGE_SIZE + 63] ^= 1;
 	}
 	return err;
 }

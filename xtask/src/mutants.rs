@@ -189,6 +189,7 @@ const SAME: &[(&str, &str, &str)] = &[
     ("crypto/page.c", "=> zm_equal (", "which of two is compared with which"),
     ("crypto/selftest.c", "=> !zm_equal (", "which of two is compared with which"),
     ("crypto/selftest.c", "=> /*cond_resched", "when others run"),
+    ("crypto/selftest.c", "trial.modes < MODES_ALL", "no mask is above that of all"),
     ("crypto/selftest.c", "got = ZM_PAGE_SIZE *", "room of more than a page is a page's"),
     ("crypto/selftest.c", "=> zword_grammar_page ( number,SEED", "one seed is as good as another"),
     ("crypto/selftest.c", "#define SEED", "one seed is as good as another"),
