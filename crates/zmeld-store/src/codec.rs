@@ -22,69 +22,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{c_void, CStr};
 use std::fmt;
 use std::ptr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::geometry::page_size;
+use crate::raw::codec as raw;
+
 // Named, so that the libraries under the C codecs are linked in.
 use libz_sys as _;
 use lz4_sys as _;
 use zstd_sys as _;
-
-/// The C side of the contract, as `store/include/zmeld/codec.h` states it.
-pub(crate) mod raw {
-    use super::{c_char, c_int, c_void};
-
-    /// `struct zm_codec_params`.
-    #[repr(C)]
-    pub struct Params {
-        pub level: c_int,
-        pub page_size: u32,
-        pub prepared: *mut c_void,
-    }
-
-    /// `struct zm_codec_ops`.
-    #[repr(C)]
-    pub struct Ops {
-        pub name: *const c_char,
-        pub level_min: c_int,
-        pub level_max: c_int,
-        pub level_default: c_int,
-        pub check_writes: bool,
-        pub prepare: Option<unsafe extern "C" fn(*mut Params) -> c_int>,
-        pub release: Option<unsafe extern "C" fn(*mut Params)>,
-        pub context_create: unsafe extern "C" fn(*const Params, *mut *mut c_void) -> c_int,
-        pub context_destroy: unsafe extern "C" fn(*mut c_void),
-        pub compress: unsafe extern "C" fn(
-            *mut c_void,
-            *const Params,
-            *const c_void,
-            usize,
-            *mut c_void,
-            *mut usize,
-        ) -> c_int,
-        pub decompress: unsafe extern "C" fn(
-            *mut c_void,
-            *const Params,
-            *const c_void,
-            usize,
-            *mut c_void,
-            usize,
-        ) -> c_int,
-    }
-
-    // SAFETY: an ops table is constant: the C side never writes to it.
-    unsafe impl Sync for Ops {}
-
-    extern "C" {
-        #[link_name = "zm_codecs"]
-        pub static CODECS: [*const Ops; 0];
-        #[link_name = "zm_codec_count"]
-        pub static CODEC_COUNT: usize;
-    }
-}
 
 /// Facts about a codec, known before it is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +118,7 @@ impl Codec {
     /// # Errors
     /// [`CodecError`], naming what was refused.
     pub fn new(name: &str, level: Option<i32>) -> Result<Codec, CodecError> {
-        Codec::prepare(name, level, crate::page_size())
+        Codec::prepare(name, level, page_size())
     }
 
     /// The same codec for pages of another size: some choose by it how they work.

@@ -5,6 +5,12 @@ use std::ffi::c_int;
 
 use crate::raw;
 
+/// Bytes of a page in the store, fixed when it is compiled; 4096 by default.
+pub fn page_size() -> usize {
+    // SAFETY: a constant of plain numbers.
+    unsafe { raw::zm_abi.page_size }
+}
+
 /// How a kernel chooses the number of pages that it chains into one span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainRule {

@@ -23,10 +23,8 @@ mod store;
 pub mod zword;
 
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
-pub use geometry::{BadGeometry, ChainRule, Geometry};
+pub use geometry::{page_size, BadGeometry, ChainRule, Geometry};
 pub use pagemap::populated;
 pub use process::release_memory;
-pub use store::{
-    fill_word, page_size, FingerprintKey, MeldMode, MeldResult, Stats, Store, StoreError,
-    SHARE_BYTES,
-};
+pub use raw::{MeldResult, Stats};
+pub use store::{fill_word, FingerprintKey, MeldMode, Store, StoreError, SHARE_BYTES};

@@ -3,7 +3,58 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::codec::raw as codec;
+/// The C side of the contract, as `store/include/zmeld/codec.h` states it.
+pub mod codec {
+    use std::ffi::{c_char, c_int, c_void};
+
+    /// `struct zm_codec_params`.
+    #[repr(C)]
+    pub struct Params {
+        pub level: c_int,
+        pub page_size: u32,
+        pub prepared: *mut c_void,
+    }
+
+    /// `struct zm_codec_ops`.
+    #[repr(C)]
+    pub struct Ops {
+        pub name: *const c_char,
+        pub level_min: c_int,
+        pub level_max: c_int,
+        pub level_default: c_int,
+        pub check_writes: bool,
+        pub prepare: Option<unsafe extern "C" fn(*mut Params) -> c_int>,
+        pub release: Option<unsafe extern "C" fn(*mut Params)>,
+        pub context_create: unsafe extern "C" fn(*const Params, *mut *mut c_void) -> c_int,
+        pub context_destroy: unsafe extern "C" fn(*mut c_void),
+        pub compress: unsafe extern "C" fn(
+            *mut c_void,
+            *const Params,
+            *const c_void,
+            usize,
+            *mut c_void,
+            *mut usize,
+        ) -> c_int,
+        pub decompress: unsafe extern "C" fn(
+            *mut c_void,
+            *const Params,
+            *const c_void,
+            usize,
+            *mut c_void,
+            usize,
+        ) -> c_int,
+    }
+
+    // SAFETY: an ops table is constant: the C side never writes to it.
+    unsafe impl Sync for Ops {}
+
+    extern "C" {
+        #[link_name = "zm_codecs"]
+        pub static CODECS: [*const Ops; 0];
+        #[link_name = "zm_codec_count"]
+        pub static CODEC_COUNT: usize;
+    }
+}
 
 pub const KEY_SIZE: usize = 16;
 pub const PRIORITIES: usize = 4;
@@ -39,6 +90,66 @@ pub struct MeldOptions {
     pub resume: bool,
     pub estimate_only: bool,
     pub stops_seen: u64,
+}
+
+/// State and counters of a store. See `struct zm_stats` for each field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // The words are the header's.
+pub struct Stats {
+    pub pages_stored: u64,
+    pub pages_same: u64,
+    pub pages_raw: u64,
+    pub pages_shared: u64,
+    pub pages_backed: u64,
+    pub objects: u64,
+    pub shares: u64,
+    pub bytes_compressed: u64,
+    pub bytes_melded: u64,
+    pub pages_melded: u64,
+    pub memory_used: u64,
+    pub memory_used_max: u64,
+    pub memory_metadata: u64,
+    pub blocks: u64,
+    pub blocks_used: u64,
+    pub raw_since: u64,
+    pub passes: u64,
+    pub pass_melded: u64,
+    pub inline_probes: u64,
+    pub inline_melded: u64,
+    pub inline_unchanged: u64,
+    pub inline_collisions: u64,
+    pub auto_switches: u64,
+    pub encode_errors: u64,
+    pub damaged: u64,
+    pub mismatches: u64,
+    pub inline_active: u32,
+}
+
+/// Counters of a pass. See `struct zm_meld_result` for each field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct MeldResult {
+    pub pages_stored: u64,
+    pub pages_unfingerprinted: u64,
+    pub pages_sampled: u64,
+    pub duplicates_sampled: u64,
+    pub candidates: u64,
+    pub pages_melded: u64,
+    pub bytes_saved: u64,
+    pub bytes_metadata: u64,
+    pub collisions: u64,
+    pub raced: u64,
+    pub memory_borrowed: u64,
+    pub rounds: u64,
+    pub time_sample_ns: u64,
+    pub time_find_ns: u64,
+    pub time_meld_ns: u64,
+    pub pages_backed: u64,
+    pub pages_crowded: u64,
+    pub below_threshold: bool,
+    pub stopped: bool,
 }
 
 #[repr(C)]
@@ -103,10 +214,10 @@ extern "C" {
     pub fn zm_meld_run(
         store: *mut Opaque,
         options: *const MeldOptions,
-        result: *mut crate::MeldResult,
+        result: *mut MeldResult,
     ) -> c_int;
     pub fn zm_store_compact(store: *mut Opaque) -> u64;
-    pub fn zm_store_stats(store: *mut Opaque, stats: *mut crate::Stats);
+    pub fn zm_store_stats(store: *mut Opaque, stats: *mut Stats);
     pub fn zm_page_fill(page: *const c_void, word: *mut u64) -> bool;
     pub fn zm_fingerprint_key_create(key: *const u8) -> *mut Opaque;
     pub fn zm_fingerprint_key_destroy(key: *mut Opaque);
@@ -131,9 +242,9 @@ mod tests {
         // SAFETY: a constant of plain numbers.
         let abi = unsafe { &zm_abi };
         assert_eq!(abi.options, size_of::<Options>());
-        assert_eq!(abi.stats, size_of::<crate::Stats>());
+        assert_eq!(abi.stats, size_of::<Stats>());
         assert_eq!(abi.meld_options, size_of::<MeldOptions>());
-        assert_eq!(abi.meld_result, size_of::<crate::MeldResult>());
+        assert_eq!(abi.meld_result, size_of::<MeldResult>());
         assert_eq!(abi.geometry, size_of::<Geometry>());
         assert_eq!(abi.share as u64, crate::SHARE_BYTES);
     }

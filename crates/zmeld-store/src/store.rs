@@ -2,13 +2,9 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::{codec, raw, Codec};
-
-/// Bytes of a page in the store, fixed when it is compiled; 4096 by default.
-pub fn page_size() -> usize {
-    // SAFETY: a constant of plain numbers.
-    unsafe { raw::zm_abi.page_size }
-}
+use crate::codec::Codec;
+use crate::geometry::page_size;
+use crate::raw::{self, MeldResult, Stats};
 
 /// Bytes that a share takes beside its object.
 pub const SHARE_BYTES: u64 = 24;
@@ -37,66 +33,6 @@ fn done(what: &'static str, ret: i32) -> Result<(), StoreError> {
         0 => Ok(()),
         ret => Err(StoreError { what, errno: -ret }),
     }
-}
-
-/// State and counters of a store. See `struct zm_stats` for each field.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // The words are the header's.
-pub struct Stats {
-    pub pages_stored: u64,
-    pub pages_same: u64,
-    pub pages_raw: u64,
-    pub pages_shared: u64,
-    pub pages_backed: u64,
-    pub objects: u64,
-    pub shares: u64,
-    pub bytes_compressed: u64,
-    pub bytes_melded: u64,
-    pub pages_melded: u64,
-    pub memory_used: u64,
-    pub memory_used_max: u64,
-    pub memory_metadata: u64,
-    pub blocks: u64,
-    pub blocks_used: u64,
-    pub raw_since: u64,
-    pub passes: u64,
-    pub pass_melded: u64,
-    pub inline_probes: u64,
-    pub inline_melded: u64,
-    pub inline_unchanged: u64,
-    pub inline_collisions: u64,
-    pub auto_switches: u64,
-    pub encode_errors: u64,
-    pub damaged: u64,
-    pub mismatches: u64,
-    pub inline_active: u32,
-}
-
-/// Counters of a pass. See `struct zm_meld_result` for each field.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct MeldResult {
-    pub pages_stored: u64,
-    pub pages_unfingerprinted: u64,
-    pub pages_sampled: u64,
-    pub duplicates_sampled: u64,
-    pub candidates: u64,
-    pub pages_melded: u64,
-    pub bytes_saved: u64,
-    pub bytes_metadata: u64,
-    pub collisions: u64,
-    pub raced: u64,
-    pub memory_borrowed: u64,
-    pub rounds: u64,
-    pub time_sample_ns: u64,
-    pub time_find_ns: u64,
-    pub time_meld_ns: u64,
-    pub pages_backed: u64,
-    pub pages_crowded: u64,
-    pub below_threshold: bool,
-    pub stopped: bool,
 }
 
 /// A page store. All requests may come from many threads at once.
@@ -199,7 +135,7 @@ impl Drop for Store {
 fn unused() -> raw::CodecChoice {
     raw::CodecChoice {
         ops: ptr::null(),
-        params: codec::raw::Params {
+        params: raw::codec::Params {
             level: 0,
             page_size: 0,
             prepared: ptr::null_mut(),
