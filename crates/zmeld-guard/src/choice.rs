@@ -16,6 +16,8 @@ const COUNTED_PART: u64 = 200;
 pub(crate) const AT_ONCE_MAX: usize = 256;
 /// and so many more by what they hold: small ones may have raised theirs to stand before them.
 pub(crate) const LARGEST_MAX: usize = 16;
+/// No more processes are on their way out at a time.
+pub(crate) const ENDING_MAX: usize = 1024;
 const ALL_MAX: usize = AT_ONCE_MAX + LARGEST_MAX;
 
 /// Whether an owner may be ended, in the order in which owners pay.

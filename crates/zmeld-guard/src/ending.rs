@@ -14,17 +14,16 @@ use rustix::process::{pidfd_send_signal, Signal};
 use zmeld_linux::Host;
 use zmeld_store::release_memory;
 
-use crate::choice::{choose_processes, AT_ONCE_MAX, LARGEST_MAX};
-use crate::event::{Cause, Event, Round, Victim};
-use crate::guard_loop::{end_below, is_over, GuardLoop};
-use crate::memory::Sample;
+use crate::choice::{choose_processes, AT_ONCE_MAX, ENDING_MAX, LARGEST_MAX};
+use crate::error::Error;
+use crate::event::{is_over, Cause, Event, Round, Victim};
+use crate::guard_loop::GuardLoop;
+use crate::memory::{end_below, Sample};
 use crate::owners::Groups;
 use crate::processes::{in_groups, signal_group, Handle, OpenGroup, Process};
 use crate::worker::Mailbox;
-use crate::{Error, GuardRule};
+use crate::GuardRule;
 
-/// No more processes are on their way out at a time.
-pub(crate) const ENDING_MAX: usize = 1024;
 /// Seconds until told processes have ended; what goes meanwhile has to come back, too.
 const ENDS_IN_S: f64 = 2.0;
 /// One that was killed and has not gone so long after waits in the kernel: it is passed over.

@@ -6,8 +6,19 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::amount::{bytes_text, percent_text as percent};
 
-use crate::guard_loop::Seen;
 use crate::memory::{is_soon, Sample};
+use crate::worker::is_due;
+
+/// A thing that stays is told again after so long.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub now: Instant,
+    pub looks: u64,
+    pub late_us_max: u64,
+    pub headroom_bytes: u64,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -174,4 +185,13 @@ fn room(sample: &Sample) -> String {
         ),
         false => room,
     }
+}
+
+/// Returns true if a thing is to be told again, which is now.
+pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
+    let is_over = is_due(*told, TOLD_EVERY, now);
+    if is_over {
+        *told = Some(now);
+    }
+    is_over
 }

@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{getpid, getrlimit, pidfd_open, setrlimit, PidfdFlags, Resource};
-use zmeld_linux::command::Invocation;
 use zmeld_linux::service::Watchdog;
-use zmeld_linux::{meminfo, Host, HostError};
+use zmeld_linux::{meminfo, Host};
 
-use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
-use crate::ending::{ender, releaser, Ending, Task, ENDING_MAX, GROUPS_MAX};
-use crate::event::{Account, Cause, Event, Round};
+use crate::choice::{AT_ONCE_MAX, ENDING_MAX, LARGEST_MAX};
+use crate::ending::{ender, releaser, Ending, Task, GROUPS_MAX};
+use crate::error::Error;
+use crate::event::{is_over, Account, Cause, Event, Round, Seen};
 use crate::log::Outbox;
-use crate::memory::{is_soon, MemoryMonitor, Sample};
+use crate::memory::{end_below, is_soon, MemoryMonitor, Sample, ROOM_BELOW_MAX};
 use crate::plan::{Plan, Planner};
 use crate::processes::{Handle, Process};
-use crate::worker::{thread, Mailbox, Worker};
-use crate::{is_due, Error, GuardRule};
+use crate::worker::{hurry, is_due, thread, Mailbox, Worker};
+use crate::GuardRule;
 
 /// How often it looks, at least and at most.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -29,10 +29,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
-/// On a large machine a share of memory is a lot: this is little, and this very little.
-pub const ROOM_BELOW_MAX: u64 = 4 << 30;
-/// Nothing is ended above this, whatever the share.
-pub const END_BELOW_MAX: u64 = 1 << 30;
 /// Owners are looked at often, and processes listed, where programs can take less than so many times
 /// what the rule calls little.
 const WATCHED_BELOW: u64 = 4;
@@ -41,20 +37,8 @@ const LISTED_BELOW: u64 = 2;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// A plan is not followed for longer.
 const STALE_AFTER: Duration = Duration::from_secs(10);
-/// A thing that stays is told again after so long.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open: more than owners, their processes, and those on their way out have.
 const FILES: u64 = 8192;
-/// Above what rtkit gives to any user who asks (20), below the kernel's own threads (50).
-const PRIORITY: &str = "40";
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
-    pub now: Instant,
-    pub looks: u64,
-    pub late_us_max: u64,
-    pub headroom_bytes: u64,
-}
 
 /// Begins, in threads that go on as long as this process does. Its memory is locked, as far as it
 /// is allowed to, and the kernel's killer is told to leave it alone.
@@ -105,14 +89,6 @@ pub fn start(
 fn lock_memory() -> rustix::io::Result<()> {
     rustix::mm::mlockall(MlockAllFlags::CURRENT)?;
     rustix::mm::mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
-}
-
-/// This thread runs before all that run away, or where it may not, more than its turn.
-pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
-    let _ = rustix::process::setpriority_process(None, -20);
-    let thread = rustix::thread::gettid().as_raw_nonzero();
-    let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
-    host.run(&first).map(|_| ())
 }
 
 /// Looks, and acts.
@@ -349,18 +325,4 @@ impl GuardLoop {
             .unwrap_or(PAUSE_MAX)
             .clamp(PAUSE_MIN, PAUSE_MAX)
     }
-}
-
-/// Threshold in bytes below which something is ended.
-pub(crate) fn end_below(rule: &GuardRule, sample: &Sample) -> u64 {
-    rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
-}
-
-/// Returns true if a thing is to be told again, which is now.
-pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
-    let is_over = is_due(*told, TOLD_EVERY, now);
-    if is_over {
-        *told = Some(now);
-    }
-    is_over
 }

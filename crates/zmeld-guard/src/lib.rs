@@ -28,6 +28,7 @@
 
 mod choice;
 mod ending;
+mod error;
 mod event;
 mod guard_loop;
 mod log;
@@ -39,35 +40,10 @@ mod plan;
 mod processes;
 mod worker;
 
-pub use guard_loop::{start, GuardLoop, END_BELOW_MAX, ROOM_BELOW_MAX};
+pub use error::Error;
+pub use guard_loop::{start, GuardLoop};
+pub use memory::{END_BELOW_MAX, ROOM_BELOW_MAX};
 pub use note::Guarded;
 pub use owners::{is_never_ended, outlook, unmatched};
 pub use plan::overview;
 pub use zmeld_config::GuardRule;
-
-use std::time::{Duration, Instant};
-
-/// Why the machine cannot be guarded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The guard cannot act.
-    #[error("the guard cannot act: {why}")]
-    CannotGuard {
-        /// Why, with a way out.
-        why: String,
-    },
-    /// A privilege or a kernel feature is missing: which, with a way out.
-    #[error("{0}")]
-    Missing(String),
-    /// The configuration says nothing that can be done: where, and why.
-    #[error("{0}")]
-    Config(String),
-    /// The machine does not say what it is asked for.
-    #[error(transparent)]
-    Host(#[from] zmeld_linux::HostError),
-}
-
-fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
-    last.is_none_or(|last| now.duration_since(last) >= every)
-}

@@ -7,11 +7,11 @@ use std::vec::Drain;
 
 use zmeld_linux::Host;
 
-use crate::event::{Event, Round};
-use crate::guard_loop::Seen;
+use crate::error::Error;
+use crate::event::{Event, Round, Seen};
 use crate::note::Recorder;
 use crate::worker::Mailbox;
-use crate::{Error, GuardRule};
+use crate::GuardRule;
 
 /// So much waits to be told; what is more is dropped.
 const WAITING_MAX: usize = 256;

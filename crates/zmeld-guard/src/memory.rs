@@ -17,9 +17,15 @@ use zmeld_linux::headroom::{self, Sum};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{pressure, Host};
 
+use crate::error::Error;
 use crate::open::{touched, OpenFile, Ring, WINDOW};
-use crate::worker::Worker;
-use crate::{is_due, Error};
+use crate::worker::{is_due, Worker};
+use crate::GuardRule;
+
+/// On a large machine a share of memory is a lot: this is little, and this very little.
+pub const ROOM_BELOW_MAX: u64 = 4 << 30;
+/// Nothing is ended above this, whatever the share.
+pub const END_BELOW_MAX: u64 = 1 << 30;
 
 /// Judgements need this much of the window: for how long all waited,
 const STALLED_MIN: Duration = Duration::from_secs(8);
@@ -183,6 +189,11 @@ impl MemoryMonitor {
 
 pub(crate) fn is_soon(seen: &Sample) -> bool {
     (seen.headroom_bytes as f64) < seen.goes * WINDOW.as_secs_f64()
+}
+
+/// Threshold in bytes below which something is ended.
+pub(crate) fn end_below(rule: &GuardRule, sample: &Sample) -> u64 {
+    rule.end_below.of(sample.can_bytes).min(END_BELOW_MAX)
 }
 
 /// How long all tasks waited for memory.

@@ -8,9 +8,9 @@ use zmeld_linux::boot::Note;
 use zmeld_linux::lock::{Attempt, FileLock};
 use zmeld_linux::{file, root_owned, Host, HostError};
 
-use crate::event::Event;
-use crate::guard_loop::Seen;
-use crate::{is_due, Error};
+use crate::error::Error;
+use crate::event::{Event, Seen};
+use crate::worker::is_due;
 
 /// Folder of zmeld's notes: root's alone.
 pub const FOLDER: &str = "/run/zmeld";

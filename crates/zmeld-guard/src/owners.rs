@@ -16,8 +16,9 @@ use zmeld_linux::groups::{self, GroupPattern, Hierarchy, Outlook, Selection, Ver
 use zmeld_linux::{counters, pressure, process, Host, HostError};
 
 use crate::choice::Right;
+use crate::error::Error;
 use crate::open::Ring;
-use crate::{Error, GuardRule};
+use crate::GuardRule;
 
 /// Owners are no deeper, nor is what systemd marks below one.
 const DEPTH_MAX: usize = 8;

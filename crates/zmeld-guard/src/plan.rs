@@ -11,14 +11,16 @@ use zmeld_linux::amount::bytes_text;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 
-use crate::choice::{choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict};
-use crate::ending::ENDING_MAX;
+use crate::choice::{
+    choose_owner, took_most, went_bytes, OwnerFigures, Right, Verdict, ENDING_MAX,
+};
+use crate::error::Error;
 use crate::event::Account;
-use crate::guard_loop::{end_below, hurry};
-use crate::memory::MemoryMonitor;
+use crate::memory::{end_below, MemoryMonitor};
 use crate::owners::{uid_of, unmatched, Census, Groups, History, Owner, Passed, Place};
 use crate::processes::{list, Process};
-use crate::{Error, GuardRule};
+use crate::worker::hurry;
+use crate::GuardRule;
 
 /// No more owners are followed, the largest ones.
 const OWNERS_MAX: usize = 512;

@@ -7,9 +7,17 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 use std::vec::Drain;
 
-use crate::Error;
+use rustix::process::setpriority_process;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::{Host, HostError};
+
+use crate::error::Error;
+
+/// Above what rtkit gives to any user who asks (20), below the kernel's own threads (50).
+const PRIORITY: &str = "40";
 
 pub(crate) struct Worker<T> {
     /// It, while it is here.
@@ -153,4 +161,16 @@ pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result
             why: format!("no thread can be started: {err}"),
         }),
     }
+}
+
+/// This thread runs before all that run away, or where it may not, more than its turn.
+pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
+    let _ = setpriority_process(None, -20);
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
+    host.run(&first).map(|_| ())
+}
+
+pub(crate) fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
 }
