@@ -3,13 +3,13 @@
 //! Which codec, how large a device and whether melding pays `zmeld_config::advice` decides,
 //! from what was measured here; `zmeld plan` asks the same.
 
-use serde::Serialize;
 use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_config::advice::meld;
 use zmeld_config::advice::{size, tier, Facts, Machine, Preferences, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
+pub use crate::result::{Advice, AdviceKind};
 use crate::result::{CodecResult, ScanResult};
 
 /// Pages swapped out, and as many in, that costs are given for: decimal MB a second.
@@ -21,46 +21,6 @@ const CPU_SHARE_MAX: f64 = 0.5;
 const SMALL_RAM: u64 = 1 << 30;
 /// Below this many bytes saved for each byte swapped, compression is not worth it.
 const GAIN_MIN: f64 = 0.1;
-
-/// How a sentence of advice is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AdviceKind {
-    /// Do this.
-    Do,
-    /// There is nothing to gain here.
-    Nothing,
-    /// Take care.
-    Warning,
-    /// Good to know.
-    Note,
-}
-
-/// A sentence or two.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Advice {
-    /// How it is meant.
-    pub kind: AdviceKind,
-    /// Its topic: "codec", "size", "meld", "zeros", "need", "shared", "privilege", "setup".
-    pub topic: String,
-    /// The sentence.
-    pub text: String,
-    /// The command that does it, for root.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
-}
-
-impl Advice {
-    /// A sentence without a command.
-    pub fn new(kind: AdviceKind, topic: &str, text: impl Into<String>) -> Advice {
-        Advice {
-            kind,
-            topic: topic.to_owned(),
-            text: text.into(),
-            commands: Vec::new(),
-        }
-    }
-}
 
 impl CodecResult {
     /// Share of one core at that rate.

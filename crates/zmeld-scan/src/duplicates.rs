@@ -2,24 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::memory::{Owner, Region};
-use serde::Serialize;
-
 use crate::contents::{PageRecord, SortedContents};
-use crate::programs::Tally;
-
-/// Duplicates to meld.
-#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
-pub struct Duplicates {
-    /// Contents that stand in more than one page.
-    pub groups: u64,
-    /// Pages that melding would drop because the same owner has the content already.
-    pub within_owner_pages: u64,
-    /// Pages that melding would drop because another owner has the content.
-    pub between_owners_pages: u64,
-    /// Pages that melding would drop, by the kind of memory that they are in.
-    pub by_kind: BTreeMap<String, u64>,
-}
+use crate::memory::{Owner, Region};
+use crate::result::Duplicates;
 
 /// Pages of a group that are physical pages of their own. Those that may be
 /// shared and stand in several processes are taken for the same ones: of each
@@ -27,6 +12,15 @@ pub struct Duplicates {
 pub(crate) struct Counter<'a> {
     owners: Vec<u32>,
     regions: &'a [Region],
+}
+
+/// Pages of an owner: all, those that melding would drop; in the sample, and their bytes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub pages: u64,
+    pub duplicates: u64,
+    pub sampled: u64,
+    pub sampled_bytes: u64,
 }
 
 /// A group by owner: owner, pages, of them perhaps shared.

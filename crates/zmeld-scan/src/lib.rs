@@ -39,11 +39,10 @@ mod shown;
 pub mod survey;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
-pub use duplicates::Duplicates;
 pub use error::ScanError;
-pub use programs::Program;
 pub use progress::ScanProgress;
 pub use result::{
-    CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
+    CodecResult, CodecTimes, ColdResult, Duplicates, Gain, PageCounts, Program, SampleResult,
+    ScanResult, SkippedResult,
 };
 pub use scan::{scan, ScanOptions};

@@ -5,58 +5,15 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::memory::{Owner, Region};
-use serde::Serialize;
 use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::Host;
 
 use crate::contents::SortedContents;
-use crate::duplicates::Counter;
-use crate::result::CodecResult;
+use crate::duplicates::{Counter, Tally};
+use crate::result::{CodecResult, Program};
 
 /// With fewer of its pages in the sample, what a program's come to is not told.
 const SAMPLED_MIN: u64 = 32;
-
-/// The processes of one name in one control group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Program {
-    /// Its name, as `/proc/PID/comm` has it.
-    pub program: String,
-    /// The control group's path; empty where there is none, or it had ended.
-    pub group: String,
-    /// How many processes.
-    pub processes: u64,
-    /// Bytes of pages, without those of zeros and of one repeated word. Pages shared by fork count
-    /// once.
-    pub bytes: u64,
-    /// Of these, in pages whose content stands elsewhere, too: melding would drop them.
-    pub duplicate_bytes: u64,
-    /// RAM that they would take in a device that is full of such pages, without melding; absent where
-    /// too few were compressed. From the sample.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compressed_bytes: Option<u64>,
-}
-
-impl Program {
-    /// Bytes saved by compression.
-    pub fn saved_bytes(&self) -> Option<u64> {
-        Some(self.bytes.saturating_sub(self.compressed_bytes?))
-    }
-
-    /// How many times smaller.
-    pub fn ratio(&self) -> Option<f64> {
-        let compressed = self.compressed_bytes.filter(|it| *it > 0)?;
-        Some(self.bytes as f64 / compressed as f64)
-    }
-}
-
-/// Pages of an owner: all, those that melding would drop; in the sample, and their bytes.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tally {
-    pub pages: u64,
-    pub duplicates: u64,
-    sampled: u64,
-    sampled_bytes: u64,
-}
 
 /// Programs by what would be saved, the most first; none where no process was read. `sizes` are
 /// those of the sample's contents with `codec`.
@@ -118,26 +75,4 @@ pub(crate) fn programs(
     let mut told: Vec<Program> = told.filter(|it| it.bytes > 0).collect();
     told.sort_by_key(|it| Reverse((it.saved_bytes(), it.bytes, it.program.clone())));
     told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Program;
-
-    #[test]
-    fn a_program_saves_all_but_what_it_takes() {
-        for (compressed_bytes, saved, ratio) in [
-            (Some(4 << 20), Some(8 << 20), Some(3.0)),
-            (Some(12 << 20), Some(0), Some(1.0)),
-            (Some(0), Some(12 << 20), None),
-            (None, None, None),
-        ] {
-            let program = Program {
-                bytes: 12 << 20,
-                compressed_bytes,
-                ..Program::default()
-            };
-            assert_eq!((program.saved_bytes(), program.ratio()), (saved, ratio));
-        }
-    }
 }

@@ -8,10 +8,8 @@ use serde::Serialize;
 use zmeld_config::advice::Recommendation;
 use zmeld_store::Geometry;
 
-use crate::advice::Advice;
 use crate::facts::MachineFacts;
 use crate::histogram::Histogram;
-use crate::{Duplicates, Program};
 
 /// Pages by what they are. `total` is the sum of the other four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -179,6 +177,92 @@ pub struct ColdResult {
     pub total: [u64; 3],
 }
 
+/// Duplicates to meld.
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
+pub struct Duplicates {
+    /// Contents that stand in more than one page.
+    pub groups: u64,
+    /// Pages that melding would drop because the same owner has the content already.
+    pub within_owner_pages: u64,
+    /// Pages that melding would drop because another owner has the content.
+    pub between_owners_pages: u64,
+    /// Pages that melding would drop, by the kind of memory that they are in.
+    pub by_kind: BTreeMap<String, u64>,
+}
+
+/// The processes of one name in one control group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Program {
+    /// Its name, as `/proc/PID/comm` has it.
+    pub program: String,
+    /// The control group's path; empty where there is none, or it had ended.
+    pub group: String,
+    /// How many processes.
+    pub processes: u64,
+    /// Bytes of pages, without those of zeros and of one repeated word. Pages shared by fork count
+    /// once.
+    pub bytes: u64,
+    /// Of these, in pages whose content stands elsewhere, too: melding would drop them.
+    pub duplicate_bytes: u64,
+    /// RAM that they would take in a device that is full of such pages, without melding; absent where
+    /// too few were compressed. From the sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressed_bytes: Option<u64>,
+}
+
+impl Program {
+    /// Bytes saved by compression.
+    pub fn saved_bytes(&self) -> Option<u64> {
+        Some(self.bytes.saturating_sub(self.compressed_bytes?))
+    }
+
+    /// How many times smaller.
+    pub fn ratio(&self) -> Option<f64> {
+        let compressed = self.compressed_bytes.filter(|it| *it > 0)?;
+        Some(self.bytes as f64 / compressed as f64)
+    }
+}
+
+/// How a sentence of advice is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AdviceKind {
+    /// Do this.
+    Do,
+    /// There is nothing to gain here.
+    Nothing,
+    /// Take care.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// A sentence or two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Advice {
+    /// How it is meant.
+    pub kind: AdviceKind,
+    /// Its topic: "codec", "size", "meld", "zeros", "need", "shared", "privilege", "setup".
+    pub topic: String,
+    /// The sentence.
+    pub text: String,
+    /// The command that does it, for root.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
+}
+
+impl Advice {
+    /// A sentence without a command.
+    pub fn new(kind: AdviceKind, topic: &str, text: impl Into<String>) -> Advice {
+        Advice {
+            kind,
+            topic: topic.to_owned(),
+            text: text.into(),
+            commands: Vec::new(),
+        }
+    }
+}
+
 /// The result of a scan.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct ScanResult {
@@ -252,5 +336,27 @@ impl ScanResult {
         measured()
             .find(is_advised)
             .or_else(|| measured().max_by(better))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Program;
+
+    #[test]
+    fn a_program_saves_all_but_what_it_takes() {
+        for (compressed_bytes, saved, ratio) in [
+            (Some(4 << 20), Some(8 << 20), Some(3.0)),
+            (Some(12 << 20), Some(0), Some(1.0)),
+            (Some(0), Some(12 << 20), None),
+            (None, None, None),
+        ] {
+            let program = Program {
+                bytes: 12 << 20,
+                compressed_bytes,
+                ..Program::default()
+            };
+            assert_eq!((program.saved_bytes(), program.ratio()), (saved, ratio));
+        }
     }
 }

@@ -1,5 +1,9 @@
 //! A reusable buffer that starts on a boundary that direct I/O accepts.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 /// Satisfies every device's logical block size that Linux supports with pages of 4 KiB.
 const ALIGNMENT: usize = 4096;
 
@@ -28,4 +32,18 @@ impl Buffer {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[self.start..self.start + self.len]
     }
+}
+
+/// Fills the buffer from `offset` on; less only at the end of the file.
+pub(crate) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }

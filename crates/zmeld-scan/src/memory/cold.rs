@@ -28,75 +28,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::memory::live::cold_pages::{ColdPagesFound, ColdSet};
 use crate::memory::live::frames::{FrameSet, HeadFinder, PageFlags};
 use crate::memory::live::kinds::KindFilter;
+use crate::memory::live::pagemap::{self, frame_numbers_visible};
 use crate::memory::live::processes::ChosenProcess;
-use crate::memory::live::visit::{frame_numbers_visible, skip_reason};
-use crate::memory::live::{pagemap, LiveMemory};
-use crate::memory::{Error, RegionKind, SkipReason, Skips};
+use crate::memory::live::visit::skip_reason;
+use crate::memory::live::LiveMemory;
+use crate::memory::{ColdPages, Error, RegionKind, SkipReason, Skips};
 use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::Mapping;
 
 const IDLE_BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
 const TICK: Duration = Duration::from_millis(50);
-
-/// How exactly cold pages can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coldness {
-    /// Each page by itself, in whatever process it was touched (idle page
-    /// tracking): every page delivered was idle for the whole time.
-    PerPage,
-    /// Mapping by mapping (referenced bits, as smaps sums them up). The number
-    /// of cold pages is known for every mapping, but not which they are; pages
-    /// are delivered only from mappings in which none was touched. So the
-    /// pages delivered are all cold, but not all of the cold pages.
-    PerMapping,
-}
-
-/// Pages of one kind by their coldness.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ColdPages {
-    /// Pages in RAM, of the kinds that were asked for.
-    pub resident: u64,
-    /// Of these, pages not touched during the wait.
-    pub cold: u64,
-    /// Of these, pages that were delivered.
-    pub delivered: u64,
-}
-
-/// The result of looking for cold memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ColdReport {
-    /// How exact it is.
-    pub coldness: Coldness,
-    /// How long memory was watched.
-    pub waited: Duration,
-    /// By kind of memory. Per mapping, a privately mapped file counts as one
-    /// kind: the process's copies if it has any, file-backed if not.
-    pub pages: BTreeMap<RegionKind, ColdPages>,
-}
-
-impl ColdReport {
-    pub(crate) fn add(&mut self, pages: &BTreeMap<RegionKind, ColdPages>) {
-        for (kind, more) in pages {
-            let entry = self.pages.entry(*kind).or_default();
-            entry.resident += more.resident;
-            entry.cold += more.cold;
-            entry.delivered += more.delivered;
-        }
-    }
-
-    /// All kinds together.
-    pub fn total(&self) -> ColdPages {
-        self.pages
-            .values()
-            .fold(ColdPages::default(), |sum, pages| ColdPages {
-                resident: sum.resident + pages.resident,
-                cold: sum.cold + pages.cold,
-                delivered: sum.delivered + pages.delivered,
-            })
-    }
-}
 
 /// Watches the processes of a [`LiveMemory`] for pages that are not touched.
 ///
@@ -124,43 +68,6 @@ pub struct ColdTracker {
 enum ColdMethod {
     Idle { bitmap: PathBuf, marked: FrameSet },
     Referenced,
-}
-
-/// Result of a [`ColdTracker`]: give it to [`LiveMemory::only_cold`].
-#[derive(Debug)]
-pub struct ColdPagesFound {
-    pub(crate) waited: Duration,
-    pub(crate) found: ColdSet,
-    pub(crate) pages: BTreeMap<RegionKind, ColdPages>,
-    /// Processes whose bits could not be reset.
-    pub(crate) skipped: Skips,
-}
-
-#[derive(Debug)]
-pub(crate) enum ColdSet {
-    /// Frames (heads of compound pages) still idle.
-    Idle(FrameSet),
-    /// By process: start and end of the mappings in which nothing was touched.
-    Mappings(HashMap<i32, Vec<(u64, u64)>>),
-}
-
-impl ColdPagesFound {
-    /// How exact it is.
-    pub fn coldness(&self) -> Coldness {
-        match self.found {
-            ColdSet::Idle(_) => Coldness::PerPage,
-            ColdSet::Mappings(_) => Coldness::PerMapping,
-        }
-    }
-
-    pub(crate) fn is_cold_mapping(&self, pid: i32, mapping: &Mapping) -> bool {
-        match &self.found {
-            ColdSet::Idle(_) => true,
-            ColdSet::Mappings(cold) => cold
-                .get(&pid)
-                .is_some_and(|cold| cold.contains(&(mapping.start, mapping.end))),
-        }
-    }
 }
 
 impl ColdTracker {
@@ -361,7 +268,7 @@ fn still_idle(bitmap: &Path, marked: &FrameSet) -> Result<FrameSet, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{LiveOptions, Selection, Source};
+    use crate::memory::{ColdReport, Coldness, LiveOptions, Selection, Source};
     use std::io::{Read, Write};
     use std::process::{Command, Stdio};
     use std::sync::atomic::AtomicU64;

@@ -14,7 +14,7 @@ use object::elf::{FileHeader32, FileHeader64, ET_CORE, PN_XNUM, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadRef};
 
-use crate::memory::file::Layout;
+use crate::memory::layout::Layout;
 use crate::memory::{Error, Owner, RegionKind, SkipReason};
 
 /// A table of more segments is no dump's.

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,11 +11,11 @@ use object::ReadCache;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::memory::buffer::Buffer;
+use crate::memory::buffer::{read_at_most, Buffer};
 use crate::memory::form::{self, Form, START_BYTES};
+use crate::memory::layout::{Extent, Layout};
 use crate::memory::{
-    elf, lime, work, Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink,
-    SkipReason, Skips, Source, Visit,
+    elf, lime, work, Batch, Counted, Error, RegionKind, Sink, SkipReason, Skips, Source, Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -28,78 +28,6 @@ pub struct FileSource {
     file: File,
     page_size: usize,
     layout: Layout,
-}
-
-/// Layout of a file or a stream.
-#[derive(Debug, Default)]
-pub(crate) struct Layout {
-    pub(crate) regions: Vec<Region>,
-    /// Of dumps in the order of their offsets, none of which overlap.
-    pub(crate) extents: Vec<Extent>,
-    /// Pages that a dump does not hold.
-    pub(crate) skipped: Skips,
-    /// Pages that a dump shows once more.
-    pub(crate) shown_again: u64,
-    pub(crate) note: Option<Note>,
-}
-
-/// A stretch of a file that becomes pages of one region.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Extent {
-    pub(crate) region: RegionId,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    /// Index within the region of the page at `offset`.
-    pub(crate) first_page: u64,
-}
-
-impl Layout {
-    /// All of a file as it is.
-    fn plain(path: &Path, bytes: u64) -> Layout {
-        let mut layout = Layout::default();
-        let owner = Owner::File(path.to_path_buf());
-        layout.add(owner, RegionKind::File, 0, bytes, 0);
-        layout
-    }
-
-    /// Adds a region that is one extent.
-    pub(crate) fn add(
-        &mut self,
-        owner: Owner,
-        kind: RegionKind,
-        offset: u64,
-        bytes: u64,
-        first_page: u64,
-    ) {
-        let number = u32::try_from(self.regions.len()).expect("fewer regions than are numbered");
-        self.extents.push(Extent {
-            region: RegionId(number),
-            offset,
-            bytes,
-            first_page,
-        });
-        self.regions.push(Region {
-            owner,
-            kind,
-            start: 0,
-        });
-    }
-
-    pub(crate) fn kind(&self, region: RegionId) -> RegionKind {
-        self.regions[region.0 as usize].kind
-    }
-}
-
-impl Extent {
-    /// The rest of it behind so many bytes, which are whole pages or all.
-    fn behind(self, bytes: u64, page_size: usize) -> Extent {
-        Extent {
-            offset: self.offset + bytes,
-            bytes: self.bytes - bytes,
-            first_page: self.first_page + bytes / page_size as u64,
-            ..self
-        }
-    }
 }
 
 impl FileSource {
@@ -280,20 +208,6 @@ impl FileWorker<'_> {
     }
 }
 
-/// Fills the buffer from `offset` on; less only at the end of the file.
-pub(crate) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 impl Source for FileSource {
     fn describe(&self) -> String {
         let is_dump = self
@@ -370,6 +284,7 @@ impl Source for FileSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Owner;
 
     /// Of a file that is open for writing each read fails.
     #[test]

@@ -5,7 +5,8 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::memory::file::{read_at_most, Layout};
+use crate::memory::buffer::read_at_most;
+use crate::memory::layout::Layout;
 use crate::memory::{Error, Owner, RegionKind};
 
 pub(crate) const MAGIC: &[u8] = b"EMiL";

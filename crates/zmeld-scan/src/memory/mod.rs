@@ -23,6 +23,7 @@ mod elf;
 mod error;
 mod file;
 mod form;
+mod layout;
 mod lime;
 mod live;
 mod open;
@@ -31,14 +32,14 @@ mod stream;
 mod swap;
 mod work;
 
-pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
+pub use cold::ColdTracker;
 pub use error::Error;
 pub use file::FileSource;
-pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};
+pub use live::{ColdPagesFound, LiveMemory, LiveOptions, Member, SeenFrames, Selection};
 pub use open::open_path;
 pub use source::{
-    Batch, Counted, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason, Skipped, Skips,
-    Source, Visit,
+    Batch, ColdPages, ColdReport, Coldness, Counted, Note, Owner, Region, RegionId, RegionKind,
+    Sink, SkipReason, Skipped, Skips, Source, Visit,
 };
 pub use stream::StreamSource;
 pub use swap::SwapDevice;

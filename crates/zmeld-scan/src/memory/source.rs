@@ -17,10 +17,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::memory::cold::ColdReport;
 use crate::memory::Error;
 
 /// Names a region within one visit. Numbers are given out densely from 0, so a
@@ -456,6 +456,64 @@ pub trait Source: Send + Sync {
     /// Only when nothing sensible can be said at all; a part that cannot be
     /// read is counted in [`Visit::skipped`].
     fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error>;
+}
+
+/// How exactly cold pages can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coldness {
+    /// Each page by itself, in whatever process it was touched (idle page
+    /// tracking): every page delivered was idle for the whole time.
+    PerPage,
+    /// Mapping by mapping (referenced bits, as smaps sums them up). The number
+    /// of cold pages is known for every mapping, but not which they are; pages
+    /// are delivered only from mappings in which none was touched. So the
+    /// pages delivered are all cold, but not all of the cold pages.
+    PerMapping,
+}
+
+/// Pages of one kind by their coldness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ColdPages {
+    /// Pages in RAM, of the kinds that were asked for.
+    pub resident: u64,
+    /// Of these, pages not touched during the wait.
+    pub cold: u64,
+    /// Of these, pages that were delivered.
+    pub delivered: u64,
+}
+
+/// The result of looking for cold memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColdReport {
+    /// How exact it is.
+    pub coldness: Coldness,
+    /// How long memory was watched.
+    pub waited: Duration,
+    /// By kind of memory. Per mapping, a privately mapped file counts as one
+    /// kind: the process's copies if it has any, file-backed if not.
+    pub pages: BTreeMap<RegionKind, ColdPages>,
+}
+
+impl ColdReport {
+    pub(crate) fn add(&mut self, pages: &BTreeMap<RegionKind, ColdPages>) {
+        for (kind, more) in pages {
+            let entry = self.pages.entry(*kind).or_default();
+            entry.resident += more.resident;
+            entry.cold += more.cold;
+            entry.delivered += more.delivered;
+        }
+    }
+
+    /// All kinds together.
+    pub fn total(&self) -> ColdPages {
+        self.pages
+            .values()
+            .fold(ColdPages::default(), |sum, pages| ColdPages {
+                resident: sum.resident + pages.resident,
+                cold: sum.cold + pages.cold,
+                delivered: sum.delivered + pages.delivered,
+            })
+    }
 }
 
 #[cfg(test)]

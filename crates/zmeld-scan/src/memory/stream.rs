@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::memory::buffer::Buffer;
-use crate::memory::file::{Extent, Layout};
 use crate::memory::form::{self, Form, START_BYTES};
+use crate::memory::layout::{Extent, Layout};
 use crate::memory::{elf, lime, Batch, Error, Owner, RegionKind, Sink, Source, Visit};
 
 /// Bytes in the one buffer that batches are cut from.

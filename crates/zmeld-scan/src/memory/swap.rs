@@ -22,11 +22,11 @@ use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
-use crate::memory::file::{Extent, Layout};
+use crate::memory::layout::{Extent, Layout};
 use crate::memory::live::frames::FrameSet;
-use crate::memory::live::pagemap::{self, PIECE_PAGES};
+use crate::memory::live::pagemap::{self, frame_numbers_visible, PIECE_PAGES};
 use crate::memory::live::processes::{self, ChosenProcess};
-use crate::memory::live::visit::{frame_numbers_visible, skip_reason};
+use crate::memory::live::visit::skip_reason;
 use crate::memory::live::Selection;
 use crate::memory::{
     work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,

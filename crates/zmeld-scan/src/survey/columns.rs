@@ -19,7 +19,10 @@ use zmeld_linux::pressure::Stall;
 use crate::survey::objects::{class, class_sums, rounded, ClassSums, PoolBytes, CODECS};
 use crate::survey::run::{OwnerResult, Survey};
 use crate::survey::sketch::{Estimate, SketchRow};
-use crate::survey::{Error, SCHEMA};
+use crate::survey::Error;
+
+/// The schema's name and version, as it stands in each row.
+pub const SCHEMA: &str = "zmeld.survey/2";
 
 /// Contents in a row group: a reader of a small bound needs the first one only.
 const GROUP_ROWS: usize = 8192;

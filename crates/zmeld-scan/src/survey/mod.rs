@@ -38,13 +38,10 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-pub use columns::parquet;
+pub use columns::{parquet, SCHEMA};
 pub use error::Error;
 pub use key::Key;
 pub use place::Place;
 pub use run::{labels, survey, Survey, SurveyOptions, SKETCH, SKETCH_MAX, SKETCH_MIN};
 pub use schedule::Schedule;
 pub use sketch::Estimate;
-
-/// The schema's name and version, as it stands in each row.
-pub const SCHEMA: &str = "zmeld.survey/2";

@@ -88,7 +88,7 @@ impl SeenFrames {
 impl Default for SeenFrames {
     /// None yet, with one bit for each page of this machine.
     fn default() -> SeenFrames {
-        SeenFrames(super::visit::frame_numbers_visible().then(FrameSet::of_machine))
+        SeenFrames(super::pagemap::frame_numbers_visible().then(FrameSet::of_machine))
     }
 }
 

@@ -3,8 +3,8 @@
 //! A private mapping of a file holds two kinds of page: the process's own
 //! modified copies, and the file's. The page table tells which is which.
 
+use super::live_memory::LiveOptions;
 use super::processes;
-use super::LiveOptions;
 use crate::memory::{RegionKind, SkipReason};
 use zmeld_linux::smaps::Mapping;
 

@@ -12,7 +12,7 @@ use zmeld_linux::others::{is_held, LockedFile, PatientReader, ReaderOf};
 use zmeld_linux::smaps::{self, Mapping};
 
 use super::processes::ChosenProcess;
-use crate::memory::file::read_at_most;
+use crate::memory::buffer::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
@@ -182,6 +182,19 @@ pub(crate) fn walk(
         }
     }
     Ok(())
+}
+
+/// Frame numbers read as 0 without the privilege; a page of this function's own
+/// stack is certainly present.
+pub(crate) fn frame_numbers_visible() -> bool {
+    let here = 0u8;
+    let page = std::ptr::from_ref(&here) as u64 / rustix::param::page_size() as u64;
+    let Ok(file) = File::open("/proc/self/pagemap") else {
+        return false;
+    };
+    let mut buffer = Vec::new();
+    read(&file, page, 1, &mut buffer).is_ok()
+        && entries(&buffer).any(|entry| entry.present() && entry.frame() != 0)
 }
 
 #[cfg(test)]

@@ -9,13 +9,28 @@ use std::sync::Arc;
 use procfs::process::{Process, Status};
 use rustix::io::Errno;
 
-use super::Selection;
 use zmeld_linux::groups::{Hierarchy, Walk};
 use zmeld_linux::mounts::{self, Mount};
 use zmeld_linux::others::{LockedFile, OtherProcess, PatientReader};
 use zmeld_linux::Host;
 
 use crate::memory::Error;
+
+/// Which processes' memory is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All processes that may be read.
+    All,
+    /// These processes.
+    Pids(Vec<i32>),
+    /// One process and all its descendants.
+    Tree(i32),
+    /// The processes in a control group and in all groups below it: a full path
+    /// (`/sys/fs/cgroup/memory/web`) or a path below a hierarchy's mount (`web`, as
+    /// `/proc/PID/cgroup` has it). A process's own group counts, not the group to which a page is
+    /// charged.
+    Cgroup(PathBuf),
+}
 
 /// A process as it was when it was chosen. Holds no open file: there may be
 /// more processes than a process may have files.

@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::cold_pages::ColdSet;
 use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
+use super::live_memory::LiveMemory;
 use super::pagemap::{self, PagemapEntry};
 use super::processes::{self, ChosenProcess};
 use super::reader;
-use super::LiveMemory;
 use crate::memory::buffer::Buffer;
-use crate::memory::cold::{ColdPages, ColdSet};
 use crate::memory::work;
 use crate::memory::{
-    Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
-    Skips, Visit,
+    Batch, ColdPages, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink,
+    SkipReason, Skips, Visit,
 };
 use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::{self, Mapping};
@@ -231,19 +231,6 @@ impl<'a> VisitShared<'a> {
 fn ptrace_scope(scope: u64, skipped: &Skips) -> Option<Note> {
     let is_in_the_way = scope > 0 && skipped.get(SkipReason::Permission).processes > 0;
     is_in_the_way.then_some(Note::PtraceScope { scope })
-}
-
-/// Frame numbers read as 0 without the privilege; a page of this function's own
-/// stack is certainly present.
-pub(crate) fn frame_numbers_visible() -> bool {
-    let here = 0u8;
-    let page = std::ptr::from_ref(&here) as u64 / rustix::param::page_size() as u64;
-    let Ok(file) = File::open("/proc/self/pagemap") else {
-        return false;
-    };
-    let mut buffer = Vec::new();
-    pagemap::read(&file, page, 1, &mut buffer).is_ok()
-        && pagemap::entries(&buffer).any(|entry| entry.present() && entry.frame() != 0)
 }
 
 /// A run of pages in the worker's buffer that belong to one region.

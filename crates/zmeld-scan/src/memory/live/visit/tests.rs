@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::os::unix::fs::FileExt;
 
 use super::*;
-use crate::memory::cold::ColdPagesFound;
 use crate::memory::live::frames::FrameSet;
-use crate::memory::{Coldness, LiveOptions, Selection};
+use crate::memory::{ColdPagesFound, Coldness, LiveOptions, Selection};
 
 const PRESENT: u64 = 1 << 63;
 const FILE: u64 = 1 << 61;
