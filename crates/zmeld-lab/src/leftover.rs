@@ -3,15 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use zmeld_linux::Host;
-use zmeld_swap::setup::event::Listener;
 use zmeld_swap::setup::journal::{Owner, State};
 
 use crate::error::Error;
 use crate::limit;
-use crate::variant::{self, slow_disk};
+use crate::variant::{self, slow_disk, TakingBack};
 
 /// Something that was left; it is told in words.
 #[derive(Debug)]
@@ -37,18 +35,6 @@ impl fmt::Display for Leftover {
             }
         }
     }
-}
-
-/// How something is taken back that an experiment left.
-pub struct TakingBack<'a> {
-    /// Even where pages do not fit back.
-    pub force: bool,
-    /// Set when it is to stop; what is not taken back by then stays written down.
-    pub stop: &'a AtomicBool,
-    /// Receives the events.
-    pub listener: &'a mut Listener<'a>,
-    /// Is given, in words, what is not as it was before although it was taken back.
-    pub left: &'a mut Vec<String>,
 }
 
 impl Leftover {

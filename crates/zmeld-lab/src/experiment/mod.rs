@@ -32,13 +32,13 @@ use zmeld_linux::Host;
 
 use crate::error::Error;
 use crate::folder;
-pub use crate::leftover::TakingBack;
 use crate::leftover::{leftovers, Leftover};
 use crate::limit::{self, Hierarchy, RunGroup};
 use crate::measure::counters::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::SizeSearch;
+pub use crate::variant::TakingBack;
 use crate::variant::{self, size, RunSize, SizeBases, Variant};
 use crate::vm::host::BootImage;
 use crate::vm::{GuestClock, World};

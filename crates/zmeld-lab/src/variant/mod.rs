@@ -7,6 +7,7 @@
 //! experiment that was killed left behind can be told from what somebody set up
 //! for good.
 
+mod size;
 pub(crate) mod slow_disk;
 mod watch;
 
@@ -15,8 +16,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use zmeld_config::{Bytes, Config, FindingId};
+use zmeld_config::{Config, FindingId};
 use zmeld_linux::Host;
+use zmeld_swap::setup::event::Listener;
 use zmeld_swap::setup::execute::{down, up, Removal};
 use zmeld_swap::setup::journal::{Journal, Owner, State};
 use zmeld_swap::setup::plan::{Options, Plan};
@@ -24,8 +26,8 @@ use zmeld_swap::setup::step::{Record, Step};
 use zmeld_swap::setup::Error as SwapError;
 
 use crate::error::Error;
-use crate::leftover::TakingBack;
 use crate::limit::RunGroup;
+pub use size::{size, RunSize, SizeBases};
 use slow_disk::{AttachedDisk, SlowDisk};
 use watch::RunningWatch;
 
@@ -79,53 +81,6 @@ pub struct GuestDisk {
     pub device: PathBuf,
     /// Whether it has yet to be slowed down to what the variant says.
     pub is_fast: bool,
-}
-
-/// Bases of sizes in a variant, bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct SizeBases {
-    /// The memory limit of the run.
-    pub limit: u64,
-    /// The workload's footprint.
-    pub footprint: u64,
-}
-
-/// A size that a run may decide; shares are in percent, from 0.1 to 1000.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RunSize {
-    /// `214MiB`.
-    Bytes(u64),
-    /// `60% of limit`.
-    OfLimit(f64),
-    /// `60% of footprint`.
-    OfFootprint(f64),
-}
-
-impl RunSize {
-    /// None: the text is no such size.
-    pub fn parse(text: &str) -> Option<RunSize> {
-        let Some((percent, base)) = text.split_once("% of ") else {
-            return Some(RunSize::Bytes(text.parse::<Bytes>().ok()?.0));
-        };
-        let percent: f64 = percent.trim().parse().ok()?;
-        let of: fn(f64) -> RunSize = match base.trim() {
-            "limit" => RunSize::OfLimit,
-            "footprint" => RunSize::OfFootprint,
-            _ => return None,
-        };
-        (0.1..=1000.0).contains(&percent).then(|| of(percent))
-    }
-
-    /// The size in such a run, whole pages.
-    pub fn bytes(self, bases: SizeBases) -> u64 {
-        let share = |whole: u64, percent: f64| (whole as f64 * percent / 100.0) as u64;
-        let bytes = match self {
-            RunSize::Bytes(bytes) => bytes,
-            RunSize::OfLimit(percent) => share(bases.limit, percent),
-            RunSize::OfFootprint(percent) => share(bases.footprint, percent),
-        };
-        bytes / 4096 * 4096
-    }
 }
 
 /// How tiers of ours begin.
@@ -302,6 +257,18 @@ fn free(host: &Host) -> Result<(), Error> {
     Err(Error::Unsafe(WAY_OUT.to_owned()))
 }
 
+/// How something is taken back that an experiment left.
+pub struct TakingBack<'a> {
+    /// Even where pages do not fit back.
+    pub force: bool,
+    /// Set when it is to stop; what is not taken back by then stays written down.
+    pub stop: &'a AtomicBool,
+    /// Receives the events.
+    pub listener: &'a mut Listener<'a>,
+    /// Is given, in words, what is not as it was before although it was taken back.
+    pub left: &'a mut Vec<String>,
+}
+
 /// Takes back what an experiment that was killed swaps to.
 pub(crate) fn take_back_swap(host: &Host, how: &mut TakingBack<'_>) -> Result<(), Error> {
     let mut journal = journal(host, how.stop)?;
@@ -422,11 +389,6 @@ fn resolve(
     })
 }
 
-/// `60% of limit`, `60% of footprint`, `214MiB` in bytes; whole pages.
-pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
-    RunSize::parse(text).map(|size| size.bytes(bases))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,16 +468,6 @@ mod tests {
         // That the area stays on all the same is another matter.
         let _ = take_back(true);
         assert!(ran().contains("swapoff"), "{}", ran());
-    }
-
-    #[test]
-    fn sizes_follow_the_run() {
-        assert_eq!(size("50% of limit", BASES), Some(50 << 20));
-        assert_eq!(size("25% of footprint", BASES), Some(50 << 20));
-        assert_eq!(size("64MiB", BASES), Some(64 << 20));
-        for wrong in ["", "50%", "-1% of limit", "50% of ram", "x% of limit"] {
-            assert_eq!(size(wrong, BASES), None, "{wrong}");
-        }
     }
 
     #[test]

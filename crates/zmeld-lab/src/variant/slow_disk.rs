@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
-use super::{size, SizeBases};
+use super::size::{size, SizeBases};
 use crate::error::Error;
 use crate::folder;
 use crate::limit::RunGroup;

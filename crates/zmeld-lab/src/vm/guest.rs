@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use rustix::mount::{mount, mount_bind_recursive, MountFlags};
 use rustix::system::{reboot, RebootCommand};
 
-use super::{
-    FilesHere, GuestAnswer, GuestRefusal, GuestRequest, BEGIN, END, FILE_MODULES, REQUEST,
+use super::request::{
+    FilesHere, GuestAnswer, GuestRefusal, GuestRequest, BEGIN, END, FILES, FILE_MODULES, REQUEST,
 };
 use crate::error::Error;
 use crate::experiment::result::{CaseFacts, Run};
@@ -30,10 +30,9 @@ const MOUNTS: &[(&str, &str)] = &[
 /// Modules that nothing requests by name; variants load those of compressed devices.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
 
-/// Mount points of the host's files, of changes to them, and of both as one.
+/// Mount points of the host's files, and of changes to them.
 const BELOW: &str = "/host/below";
 const ABOVE: &str = "/host/above";
-pub(super) const FILES: &str = "/host/files";
 
 /// File systems of this machine's that stand in the place of the host's.
 const OWN: &[&str] = &["/proc", "/sys", "/dev"];

@@ -11,10 +11,8 @@ use zmeld_linux::Host;
 use zmeld_swap::observe::run_folder::FOLDER;
 use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, Lines, VirtualMachine};
 
-use super::{
-    FilesHere, GuestAnswer, GuestClock, GuestFacts, GuestFiles, GuestRequest, GuestSize, BEGIN,
-    END, FILE_MODULES, REQUEST,
-};
+use super::machine::{GuestClock, GuestFacts, GuestFiles, GuestSize};
+use super::request::{FilesHere, GuestAnswer, GuestRequest, BEGIN, END, FILE_MODULES, REQUEST};
 use crate::error::Error;
 use crate::experiment::result::Outcome;
 use crate::measure::supervise::Launch;

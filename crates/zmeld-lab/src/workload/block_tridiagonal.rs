@@ -17,7 +17,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{WorkloadError, WorkloadReport};
+use super::report::{WorkloadError, WorkloadReport};
 
 /// Unknowns in a cell.
 const N: usize = 5;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use super::{mix, WorkloadError};
+use super::report::WorkloadError;
 
 /// 64-bit words in a page of 4 KiB.
 pub const WORDS: usize = 512;
@@ -103,6 +103,14 @@ pub(super) fn wrong(page: u64, at: usize, held: u64, written: u64) -> WorkloadEr
     WorkloadError::Wrong(format!(
         "word {at} of page {page} is {held:#x} and not {written:#x}"
     ))
+}
+
+/// Mixes 64 bits (the finaliser of SplitMix64 by Steele, Lea and Flood, 2014).
+pub(super) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{mix, WorkloadError, WorkloadReport};
+use super::content::mix;
+use super::report::{WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

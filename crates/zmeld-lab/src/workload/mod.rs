@@ -17,15 +17,15 @@ pub mod block_tridiagonal;
 pub mod content;
 pub mod external;
 pub mod matmul;
+mod report;
 pub mod touch;
 pub mod walk;
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub use block_tridiagonal::BlockTridiagonal;
 pub use matmul::Matmul;
+pub use report::{WorkloadError, WorkloadReport};
 pub use touch::Touch;
 pub use walk::Walk;
 
@@ -43,28 +43,6 @@ pub enum Workload {
     Touch(Touch),
     /// Any command.
     Command(external::ExternalCommand),
-}
-
-/// A workload's own report at its end.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct WorkloadReport {
-    /// Seconds that its measured part took; filling memory first is not part of it.
-    pub measured_s: f64,
-    /// Its figures by name, such as `mb_per_s`.
-    pub figures: BTreeMap<String, f64>,
-    /// Whether it checked its result.
-    pub verified: bool,
-}
-
-/// A result that is not what it must be.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum WorkloadError {
-    /// Bytes did not come back as they were written, or a computation came out wrong.
-    #[error("{0}: memory or swap returned wrong bytes, or the processor erred")]
-    Wrong(String),
-    /// Settings that make no sense.
-    #[error("{0}")]
-    Settings(String),
 }
 
 impl Workload {
@@ -103,12 +81,4 @@ impl Workload {
             Workload::Command(_) => None,
         }
     }
-}
-
-/// Mixes 64 bits (the finaliser of SplitMix64 by Steele, Lea and Flood, 2014).
-pub(crate) fn mix(value: u64) -> u64 {
-    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -8,8 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Zipf};
 use serde::{Deserialize, Serialize};
 
-use super::content::{PageContent, WORDS};
-use super::{mix, WorkloadError, WorkloadReport};
+use super::content::{mix, PageContent, WORDS};
+use super::report::{WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{wrong, PageContent, WORDS};
-use super::{mix, WorkloadError, WorkloadReport};
+use super::content::{mix, wrong, PageContent, WORDS};
+use super::report::{WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
