@@ -9,8 +9,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::kernels::Arch;
 use crate::process::{output_of, unavailable, Log};
+use crate::recipes::Arch;
 use crate::tools;
 use crate::workspace;
 

@@ -12,11 +12,11 @@ use zmeld_report::{Cell, Column, Table};
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
 use crate::kernel_patch;
-use crate::kernels::Kernel;
 use crate::machine::BootOptions;
 use crate::module_build::{self, Flavour};
 use crate::pages;
 use crate::process::Log;
+use crate::recipes::Kernel;
 use crate::vm;
 use crate::workspace;
 

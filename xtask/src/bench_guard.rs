@@ -13,10 +13,10 @@ use zmeld_report::{cells, Cell, Column, Table};
 use crate::bench_runs::{self, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
 use crate::kernel_tests::{command_line_files, package_files};
-use crate::kernels::Kernel;
 use crate::machine::BootOptions;
 use crate::module_build;
 use crate::process::Log;
+use crate::recipes::Kernel;
 use crate::vm;
 use crate::workspace;
 

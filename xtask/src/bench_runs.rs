@@ -9,14 +9,15 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 use zmeld_report::{Document, Section, Style, Table};
 
-use crate::kernels::{self, Kernel, KernelRecipe, Kind};
+use crate::kernels;
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
+use crate::recipes::{self, Kernel, KernelRecipe, Kind};
 
 /// Arguments common to benchmarks in guests.
 #[derive(clap::Args)]
 pub struct BenchArguments {
-    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
+    #[arg(long, value_name = "NAME", default_value = "um", value_parser = recipes::named)]
     kernel: &'static KernelRecipe,
 }
 

@@ -15,8 +15,8 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, bail, Context, Result};
 
-use crate::kernels::jobs;
 use crate::process::{command_line, output_of, Log};
+use crate::recipes::jobs;
 use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;

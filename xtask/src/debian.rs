@@ -6,27 +6,20 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 
 use crate::apt;
-use crate::guest::Addition;
-use crate::kernels::{self, Arch, Kernel};
-use crate::machine::{self, BootOptions};
 use crate::process::{output_of, unavailable, Log};
+use crate::recipes::{self, Arch};
 use crate::tools;
 use crate::workspace::{self, whole};
-
-/// Setup left to a guest of another processor; the packages are there, unpacked
-/// in part.
-const SECOND_STAGE: &str = include_str!("../guest/second-stage.sh");
 
 /// The label by which the guest's first program finds it.
 pub const LABEL: &str = "guest-root";
 
 /// More than it takes, for what a test writes; unwritten blocks take no space.
-const IMAGE_MIB: u64 = 1024;
+pub const IMAGE_MIB: u64 = 1024;
 
 /// Beside what every Debian has, the smallest that systemd starts.
 pub const PACKAGES: &str =
@@ -68,8 +61,8 @@ pub fn enter(root: &Path, mounts: &[(&Path, &str, &str)], words: &[&str]) -> Com
 /// A Debian of that name, of the machine's own suite or another, with packages more; made
 /// if it is not here.
 pub fn base(log: &Log, name: &str, suite: Option<&str>, packages: &str) -> Result<PathBuf> {
-    let place = kernels::folder("debian")?;
-    let _held = kernels::lock(&place)?;
+    let place = recipes::folder("debian")?;
+    let _held = recipes::lock(&place)?;
     workspace::kept(place.join(name), |unfinished| {
         let suite = suite.map_or_else(own_suite, |suite| Ok(suite.to_owned()))?;
         bootstrap(log, unfinished, &suite, &[], packages)
@@ -123,8 +116,8 @@ pub fn give_names(root: &Path) -> Result<()> {
 
 /// An image of the machine's own suite, or of a later one, which runs its programs, too.
 pub fn image(log: &Log, later: Option<&str>) -> Result<PathBuf> {
-    let place = kernels::folder("debian")?;
-    let _held = kernels::lock(&place)?;
+    let place = recipes::folder("debian")?;
+    let _held = recipes::lock(&place)?;
     let name = later.map_or_else(|| "root".to_owned(), |suite| format!("root-{suite}"));
     workspace::kept(place.join(format!("{name}.ext4")), |unfinished| {
         tools::need(&["mke2fs"])?;
@@ -133,32 +126,6 @@ pub fn image(log: &Log, later: Option<&str>) -> Result<PathBuf> {
         bootstrap(log, &root, &suite, &[], PACKAGES)?;
         pack(log, &root, unfinished, IMAGE_MIB)?;
         workspace::remove(&root)
-    })
-}
-
-/// The same for the processor of that kernel, in which it is set up.
-pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
-    let arch = kernel.recipe.arch();
-    let place = kernels::folder("debian")?;
-    let _held = kernels::lock(&place)?;
-    let image = place.join(format!("root-{}.ext4", arch.debian()));
-    workspace::kept(image, |unfinished| {
-        let root = place.join(format!("root-{}", arch.debian()));
-        fetch(log, &root, arch, PACKAGES)?;
-        make_file_system(log, &root, unfinished, IMAGE_MIB)?;
-        workspace::remove(&root)?;
-        let boot = BootOptions {
-            script: Some(Addition::text("/guest/script", SECOND_STAGE, true)),
-            kept: Some(unfinished.to_owned()),
-            memory: 1024,
-            limit: Duration::from_secs(1800),
-            ..BootOptions::default()
-        };
-        let (_, outcome) = machine::logged(log, kernel, &boot)?;
-        if outcome.code != Some(0) {
-            bail!("a Debian for {} cannot be set up", arch.debian());
-        }
-        Ok(())
     })
 }
 
@@ -193,7 +160,7 @@ pub fn pack(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
     })
 }
 
-fn make_file_system(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
+pub fn make_file_system(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
     fs::File::create(image)?.set_len(mib << 20)?;
     let mut make = Command::new("mke2fs");
     make.args(["-q", "-t", "ext4", "-F", "-L", LABEL, "-d"]);

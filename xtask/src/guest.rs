@@ -16,8 +16,8 @@ use anyhow::{Context, Result};
 
 use zmeld_vm::{libraries_of, Archive};
 
-use crate::kernels::{self, Arch, Kernel};
 use crate::process::{output_of, unavailable, Log};
+use crate::recipes::{self, Arch, Kernel};
 use crate::tools;
 use crate::workspace;
 use crate::{apt, debian};
@@ -86,7 +86,7 @@ pub fn write_archive(
     additions: &[Addition],
     to: &Path,
 ) -> Result<()> {
-    let folder = kernels::folder("guest")?;
+    let folder = recipes::folder("guest")?;
     let mut out = File::create(to)?;
     for part in [
         programs_archive(kernel, &folder, programs)?,
@@ -161,7 +161,7 @@ fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<P
         (file, fs::metadata(file)?.modified()?).hash(&mut hash);
     }
     let archive = folder.join(format!("programs-{:016x}.cpio", hash.finish()));
-    let _held = kernels::lock(folder)?;
+    let _held = recipes::lock(folder)?;
     workspace::kept(archive, |unfinished| {
         keep(unfinished, |packed| add_programs(kernel, packed, &files))
     })
@@ -200,7 +200,7 @@ fn add_programs<W: Write>(
 }
 
 fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
-    let _held = kernels::lock(&kernel.folder()?)?;
+    let _held = recipes::lock(&kernel.folder()?)?;
     // Under usr/lib, where lib points to.
     let modules = kernel.modules.join("lib");
     workspace::kept(kernel.folder()?.join("modules.cpio"), |unfinished| {
@@ -238,8 +238,8 @@ done
 
 /// The folder of its programs, made if it is not here.
 pub fn foreign_root(log: &Log, arch: Arch) -> Result<PathBuf> {
-    let place = kernels::folder("debian")?;
-    let _held = kernels::lock(&place)?;
+    let place = recipes::folder("debian")?;
+    let _held = recipes::lock(&place)?;
     let root = place.join(format!("programs-{}", arch.debian()));
     workspace::kept(root, |unfinished| {
         let fetched = place.join(format!("fetched-{}", arch.debian()));

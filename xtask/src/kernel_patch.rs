@@ -10,10 +10,9 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{bail, ensure, Context, Result};
 use zmeld_report::text;
 
-use crate::kernel_tests::{self, KernelCache};
-use crate::kernels::Kernel;
 use crate::pages;
 use crate::process::{self, output_of, unavailable, Log};
+use crate::recipes::Kernel;
 use crate::rust_tests::cargo;
 use crate::step::Tally;
 use crate::tools;
@@ -676,8 +675,7 @@ pub fn kept_zstd(log: &Log, kernel: &Kernel) -> Result<Option<PathBuf>> {
 
 /// Each patch has the kernel's style, and a size that can be read. Kernels that are built with
 /// them, patch by patch, show the rest.
-pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
-    let kernel = kernels.take(log, "um")?;
+pub fn test(log: &Log, kernel: &Kernel) -> Result<Tally> {
     tools::need(&["perl"])?;
     let tree = kernel.source.as_deref();
     let tree = tree.context("user-mode Linux without its sources")?;
@@ -694,7 +692,7 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     // codecs and zswap's have no help, or one line. zstd's own names are as they are. The sources
     // have no history in which a commit could be looked up.
     let ignored = "FILE_PATH_CHANGES,CONFIG_DESCRIPTION,CAMELCASE,UNKNOWN_COMMIT_ID";
-    let mut style = kernel_tests::style_of(tree, ignored);
+    let mut style = style_of(tree, ignored);
     tally.add(Tally::of_run(
         log,
         STEP,
@@ -702,6 +700,15 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         "checkpatch has a point, see above",
     )?);
     Ok(tally)
+}
+
+/// The style of the kernel in that folder, without those points.
+pub fn style_of(source: &Path, ignored: &str) -> Command {
+    let mut command = Command::new(source.join("scripts/checkpatch.pl"));
+    command.current_dir(source);
+    command.args("--no-tree --strict --terse --show-types --no-summary".split(' '));
+    command.args(["--max-line-length=100", "--ignore", ignored]);
+    command
 }
 
 /// The patches, by number: a repository of the files in question, which git formats.

@@ -37,11 +37,13 @@ use crate::apt::Suite;
 use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernel_features;
-use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
+use crate::kernel_patch;
+use crate::kernels;
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::package_tests;
 use crate::process::{reason, Log, Unavailable};
+use crate::recipes::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::rust_tests;
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
@@ -57,7 +59,7 @@ pub fn kernels(scope: TestScope) -> Vec<&'static str> {
     match scope {
         TestScope::Default => USUAL.to_vec(),
         TestScope::Long => {
-            let all = kernels::RECIPES.iter().filter(is_of_all);
+            let all = recipes::RECIPES.iter().filter(is_of_all);
             all.map(|recipe| recipe.name).collect()
         }
     }
@@ -93,7 +95,7 @@ impl KernelCache {
         if let Some(known) = self.kernels.borrow().get(name) {
             return known.clone().map_err(|reason| Unavailable(reason).into());
         }
-        let recipe = kernels::recipe(name).context("a kernel without a recipe")?;
+        let recipe = recipes::recipe(name).context("a kernel without a recipe")?;
         let found = kernels::provide(log, recipe).map(Arc::new);
         let known = match (&found, found.as_ref().err().and_then(reason)) {
             (Ok(kernel), _) => Ok(kernel.clone()),
@@ -169,15 +171,6 @@ const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REU
 const ROWS: [&str; 2] = ["include/zmeld/codecs.h", "port/linux/codec.c"];
 const ROWS_IGNORED: &str = "COMPLEX_MACRO,TRAILING_SEMICOLON,PREFER_DEFINED_ATTRIBUTE_MACRO";
 
-/// The style of the kernel in that folder, without those points.
-pub fn style_of(source: &Path, ignored: &str) -> Command {
-    let mut command = Command::new(source.join("scripts/checkpatch.pl"));
-    command.current_dir(source);
-    command.args("--no-tree --strict --terse --show-types --no-summary".split(' '));
-    command.args(["--max-line-length=100", "--ignore", ignored]);
-    command
-}
-
 pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let kernel = kernels.take(log, "um")?;
     tools::need(&["perl"])?;
@@ -197,7 +190,7 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let mut tally = Tally::default();
     let rows_ignored = format!("{CHECKPATCH_IGNORED},{ROWS_IGNORED}");
     for (files, ignored) in [(others, CHECKPATCH_IGNORED), (rows, &rows_ignored)] {
-        let mut command = style_of(source, ignored);
+        let mut command = kernel_patch::style_of(source, ignored);
         command.arg("--file").args(files);
         let why = "it has a point, see above";
         tally.add(Tally::of_run(log, "checkpatch", &mut command, why)?);
@@ -269,7 +262,7 @@ fn needs(script: &str) -> Result<Option<GuestNeeds>> {
             Some(("kernel", value)) => {
                 needs.kernels = names(value);
                 for name in &needs.kernels {
-                    kernels::recipe(name).with_context(unknown)?;
+                    recipes::recipe(name).with_context(unknown)?;
                 }
             }
             Some(("groups-v1", value)) => needs.groups_v1 = names(value),
@@ -404,7 +397,7 @@ impl GuestTest {
                 return debian::image(log, later);
             }
             (_, Arch::Arm64) => {
-                return debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?)
+                return machine::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?)
             }
         }
         let [now, next] = package_tests::DKMS_KERNELS;
@@ -565,8 +558,8 @@ pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
 /// The files of packages that the guest's own suite has, under the first one's name;
 /// nothing where they cannot be had, which the test then says.
 pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
-    let place = kernels::folder("packages")?;
-    let _held = kernels::lock(&place)?;
+    let place = recipes::folder("packages")?;
+    let _held = recipes::lock(&place)?;
     let package = packages.first().copied().unwrap_or_default();
     let suite = ("bookworm", Arch::Amd64);
     let folder = match Suite::unpacked(log, suite, packages, place.join(package)) {
@@ -650,11 +643,11 @@ fn runs_all(kernel: &str) -> bool {
 
 /// Whether the kernel's own zram is tested, with zword in it.
 pub fn has_zword(kernel: &str) -> bool {
-    kernels::recipe(kernel).is_some_and(|recipe| recipe.has_zword)
+    recipes::recipe(kernel).is_some_and(|recipe| recipe.has_zword)
 }
 
 fn is_newest(kernel: &str) -> bool {
-    kernels::recipe(kernel).is_some_and(|recipe| recipe.kind == Kind::UserMode)
+    recipes::recipe(kernel).is_some_and(|recipe| recipe.kind == Kind::UserMode)
 }
 
 impl GuestTest {

@@ -13,10 +13,15 @@ use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 
 use crate::debian;
 use crate::guest::{self, Addition};
-use crate::kernels::{self, Arch, Kernel, Kind};
 use crate::process::{output_of, tail, was_interrupted, Log};
+use crate::recipes::{self, Arch, Kernel, Kind};
 use crate::splats;
 use crate::tools;
+use crate::workspace;
+
+/// Setup left to a guest of another processor; the packages are there, unpacked
+/// in part.
+const SECOND_STAGE: &str = include_str!("../guest/second-stage.sh");
 
 const BOOTS_MAX: usize = 3;
 
@@ -113,6 +118,32 @@ pub fn logged(log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<(String,
     Ok((output, outcome))
 }
 
+/// An image of a Debian for the processor of that kernel, in which it is set up.
+pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
+    let arch = kernel.recipe.arch();
+    let place = recipes::folder("debian")?;
+    let _held = recipes::lock(&place)?;
+    let image = place.join(format!("root-{}.ext4", arch.debian()));
+    workspace::kept(image, |unfinished| {
+        let root = place.join(format!("root-{}", arch.debian()));
+        debian::fetch(log, &root, arch, debian::PACKAGES)?;
+        debian::make_file_system(log, &root, unfinished, debian::IMAGE_MIB)?;
+        workspace::remove(&root)?;
+        let boot = BootOptions {
+            script: Some(Addition::text("/guest/script", SECOND_STAGE, true)),
+            kept: Some(unfinished.to_owned()),
+            memory: 1024,
+            limit: Duration::from_secs(1800),
+            ..BootOptions::default()
+        };
+        let (_, outcome) = logged(log, kernel, &boot)?;
+        if outcome.code != Some(0) {
+            bail!("a Debian for {} cannot be set up", arch.debian());
+        }
+        Ok(())
+    })
+}
+
 /// This kernel's messages of a boot with nothing of ours in it.
 fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
     let kept = kernel.folder()?.join("boot-alone.log");
@@ -138,7 +169,7 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
 }
 
 fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
-    let folder = tempfile::TempDir::with_prefix_in("run-", kernels::folder("")?)?;
+    let folder = tempfile::TempDir::with_prefix_in("run-", recipes::folder("")?)?;
     let folder = folder.path();
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let token = format!("zmeld-guest-{}", now.as_nanos());
@@ -233,7 +264,7 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
         environment += &format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
     }
     all.push(Addition::text("/guest/run.env", environment, false));
-    let own = kernels::guest_folder();
+    let own = recipes::guest_folder();
     all.push(Addition::file("/init", &own.join("init"))?);
     if boot.root.is_some() {
         for name in ["service", "guest.service"] {

@@ -33,6 +33,7 @@ mod process;
 mod processors;
 mod proofs;
 mod python;
+mod recipes;
 mod rust_tests;
 mod seeded;
 mod setup;

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{jobs, Kernel, KernelRecipe};
 use crate::process::{output_of, Log};
+use crate::recipes::{jobs, Kernel, KernelRecipe};
 use crate::tools;
 use crate::workspace;
 

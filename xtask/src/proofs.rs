@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 
 use crate::apt::Suite;
 use crate::c_build;
-use crate::kernels::Arch;
 use crate::process::{unavailable, Log};
+use crate::recipes::Arch;
 use crate::step::{Tally, TestScope};
 use crate::workspace;
 

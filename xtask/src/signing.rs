@@ -8,10 +8,10 @@ use std::process::Command;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::Kernel;
 use crate::module_build::ZMELD;
 use crate::package;
 use crate::process::{output_of, Log};
+use crate::recipes::Kernel;
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;

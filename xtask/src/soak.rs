@@ -12,8 +12,8 @@ use zmeld_report::{units, Style};
 
 use crate::c_tests::{self, CTestEnvironment};
 use crate::kernel_tests::{self, KernelCache};
-use crate::kernels;
 use crate::process::{output_of, unavailable, was_interrupted, Log};
+use crate::recipes;
 use crate::step::{Rest, Tally};
 use crate::totals::{self, Run, Sources, Totals, Work, WORKS};
 use crate::workspace;
@@ -66,7 +66,7 @@ struct Soak {
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let counts = options.repeat.is_empty() && !options.show;
-    let lock = || kernels::lock(&workspace::work_folder("soak")?);
+    let lock = || recipes::lock(&workspace::work_folder("soak")?);
     let _held = counts.then(lock).transpose()?;
     let (totals, sources) = (Totals::load()?, totals::sources()?);
     let next = |work| Slice {

@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::apt::Suite;
-use crate::kernels::KernelRecipe;
 use crate::process::{unavailable, Log};
+use crate::recipes::KernelRecipe;
 use crate::tools;
 use crate::workspace;
 

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::guest::Addition;
-use crate::kernels::{self, KernelRecipe};
+use crate::kernels;
 use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
+use crate::recipes::{self, KernelRecipe};
 use crate::workspace;
 
 /// The script succeeded, and the kernel complained.
@@ -30,7 +31,7 @@ const DIED: u8 = 101;
 /// a folder there to take a newer kernel.
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(value_parser = kernels::named)]
+    #[arg(value_parser = recipes::named)]
     kernel: &'static KernelRecipe,
     /// None: the kernel's own zram is there
     #[arg(long)]

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use crate::apt::Suite;
 use crate::debian;
-use crate::kernels::Arch;
 use crate::process::{unavailable, Log};
+use crate::recipes::Arch;
 use crate::rust_tests::{cargo, run_tests};
 use crate::step::{Tally, TestScope};
 use crate::tools;

@@ -7,10 +7,10 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::release::{Package, Release};
 use super::tree::Tree;
-use super::{Package, Release};
-use crate::kernels::Arch;
 use crate::process::{output_of, Log};
+use crate::recipes::Arch;
 use crate::workspace;
 
 /// Makes the package; the tree gets dpkg's own folder for as long as that takes.

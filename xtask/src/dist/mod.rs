@@ -3,6 +3,7 @@
 //!
 //! | module | what it makes |
 //! |---|---|
+//! | `release` | the version and the time of it all |
 //! | `source` | the source archive, with the crates, which builds without a network |
 //! | `program` | the static program, built from it |
 //! | `tree` | the files of a package, laid out |
@@ -13,6 +14,7 @@
 mod deb;
 mod licences;
 pub mod program;
+mod release;
 pub mod repository;
 mod rpm;
 pub mod source;
@@ -24,13 +26,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{bail, Context, Result};
 
-use crate::kernels::Arch;
-use crate::module_build::{Module, ZMELD, ZWORD};
-use crate::package;
-use crate::process::{self, output_of, reason, Log};
+use crate::module_build::{ZMELD, ZWORD};
+use crate::process::{output_of, reason, Log};
+use crate::recipes::Arch;
 use crate::tools;
 use crate::workspace;
 use program::Target;
+pub use release::Release;
+use release::{checksums, git, Package};
 use repository::Signer;
 use tree::Tree;
 
@@ -45,51 +48,6 @@ pub struct Options {
     /// apt and dnf in target/dist/repository
     #[arg(long, value_name = "KEY")]
     sign: Option<String>,
-}
-
-pub struct Release {
-    /// The one version of program, module and packages.
-    pub version: String,
-    /// When the commit was made, in seconds: the time of everything.
-    pub epoch: u64,
-    pub folder: PathBuf,
-}
-
-/// A package, whatever its format: `packaging/debian/NAME.control` says what it is.
-pub struct Package {
-    name: &'static str,
-    /// The module, where it is one that DKMS builds.
-    dkms: Option<&'static Module>,
-}
-
-impl Package {
-    /// The name of its scripts in `packaging`: modules share theirs.
-    fn scripts(&self) -> &'static str {
-        self.dkms.map_or(self.name, |_| "dkms")
-    }
-
-    fn fill(&self, text: &str, version: &str) -> String {
-        match self.dkms {
-            Some(dkms) => {
-                let installed = include_str!("../../../packaging/dkms/installed.sh");
-                let initramfs = include_str!("../../../packaging/dkms/initramfs.sh");
-                let text = text.replace("@INSTALLED@\n", installed);
-                dkms.fill(&text.replace("@INITRAMFS@\n", initramfs), version)
-            }
-            None => text
-                .replace("@VERSION@", version)
-                .replace(
-                    "@INSTALLED@\n",
-                    include_str!("../../../packaging/installed.sh"),
-                )
-                .replace("@REMOVED@\n", include_str!("../../../packaging/removed.sh")),
-        }
-    }
-
-    fn control(&self) -> Result<String> {
-        let path = format!("packaging/debian/{}.control", self.name);
-        workspace::read(&workspace::root().join(path))
-    }
 }
 
 const PROGRAM: Package = Package {
@@ -108,50 +66,11 @@ const CODEC: Package = Package {
 };
 
 impl Release {
-    /// That of the last commit, with results in `folder`.
-    pub fn of_commit(folder: &Path) -> Result<Release> {
-        let epoch = git(&["log", "-1", "--format=%ct"])?;
-        let epoch = epoch.parse();
-        let epoch = epoch.context("this is no clone: git knows no commit")?;
-        fs::create_dir_all(folder)?;
-        Ok(Release {
-            version: package::module_version()?,
-            epoch,
-            folder: folder.canonicalize()?,
-        })
-    }
-
-    /// The same as another version, with results in `folder`.
-    fn as_version(&self, version: &str, folder: &Path) -> Result<Release> {
-        fs::create_dir_all(folder)?;
-        Ok(Release {
-            version: version.to_owned(),
-            epoch: self.epoch,
-            folder: folder.to_path_buf(),
-        })
-    }
-
-    pub fn name(&self) -> String {
-        format!("zmeld-{}", self.version)
-    }
-
-    /// A folder for what is not a result.
-    pub fn work(&self, name: &str) -> Result<PathBuf> {
-        let folder = self.folder.join("work").join(name);
-        fs::create_dir_all(&folder)?;
-        Ok(folder)
-    }
-
     /// File tree of the program's package.
     fn program_tree(&self, arch: Arch) -> Result<Tree> {
         let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
         Ok(Tree { root })
     }
-}
-
-fn git(arguments: &[&str]) -> Result<String> {
-    let mut git = process::git();
-    output_of(git.current_dir(workspace::root()).args(arguments))
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -430,19 +349,10 @@ fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
     Ok([build, scripts])
 }
 
-fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
-    let mut names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
-    names.sort();
-    let mut sum = Command::new("sha256sum");
-    let sums = output_of(sum.current_dir(&release.folder).args(names))? + "\n";
-    let place = release.folder.join("SHA256SUMS");
-    fs::write(&place, sums)?;
-    Ok(place)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::package;
 
     #[test]
     fn program_and_module_have_one_version() {

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::release::Release;
 use super::source::cargo;
-use super::Release;
 use crate::apt::Suite;
-use crate::kernels::{self, Arch};
 use crate::process::{output_of, unavailable, Log};
+use crate::recipes::{self, Arch};
 use crate::tools;
 use crate::workspace;
 
@@ -83,8 +83,8 @@ pub fn has_library(triple: &str) -> bool {
 /// Musl's headers for arm64, from Debian's package: those of the cross compiler are
 /// glibc's.
 fn musl_headers(log: &Log) -> Result<PathBuf> {
-    let place = kernels::folder("packages")?;
-    let _held = kernels::lock(&place)?;
+    let place = recipes::folder("packages")?;
+    let _held = recipes::lock(&place)?;
     let suite = ("bookworm", Arch::Arm64);
     let folder = place.join("musl-dev-arm64");
     let folder = Suite::unpacked(log, suite, &["musl-dev"], folder)?;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{bail, Context, Result};
 
-use super::{checksums, Release};
+use super::release::{checksums, Release};
 use crate::process::{output_of, Log};
 use crate::tools;
 use crate::workspace;

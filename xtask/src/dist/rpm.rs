@@ -6,10 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::program;
+use super::release::{Package, Release};
 use super::tree::Tree;
-use super::{program, Package, Release};
-use crate::kernels::Arch;
 use crate::process::Log;
+use crate::recipes::Arch;
 use crate::workspace;
 
 /// Settings against rpmbuild's defaults, which would name the machine and the hour, and change

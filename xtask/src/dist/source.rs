@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::Release;
+use super::release::Release;
 use crate::process::Log;
 use crate::workspace;
 
