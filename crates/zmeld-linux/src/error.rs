@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::host::is_absent;
-
 /// An operation on a file that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {}", path.display(), words(cause))]
@@ -138,4 +136,13 @@ pub fn words(cause: &io::Error) -> String {
         Some((words, _)) => words.to_owned(),
         None => text,
     }
+}
+
+/// Nothing of the kind is there. A device that vanishes between two reads says
+/// "no such device".
+pub fn is_absent(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    ) || cause.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }

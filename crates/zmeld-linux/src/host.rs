@@ -18,7 +18,7 @@ use std::time::Instant;
 use rustix::fs::{major, minor};
 
 use crate::command::{self, read_device, Ending, Finished, Invocation, ANSWERS_WITHIN};
-use crate::error::{FileError, HostError};
+use crate::error::{is_absent, FileError, HostError};
 use crate::swaps::{self, SwapArea};
 use crate::text::{made_text, short};
 use crate::tree::Tree;
@@ -489,15 +489,6 @@ fn output(invocation: &Invocation, finished: Finished) -> Result<String, HostErr
         status: finished.status(),
         said: finished.said(),
     })
-}
-
-/// Nothing of the kind is there. A device that vanishes between two reads says
-/// "no such device".
-pub fn is_absent(cause: &io::Error) -> bool {
-    matches!(
-        cause.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    ) || cause.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 
-use crate::host::is_absent;
+use crate::error::is_absent;
 use crate::text::inert;
 use crate::{octal, Host, HostError};
 

@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::host::{is_absent, number, store, READ_MAX};
+use crate::error::is_absent;
+use crate::host::{number, store, READ_MAX};
 use crate::text::made_text;
 use crate::tree::Folder;
 use crate::{Host, HostError};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
-use zmeld_linux::host::is_absent;
+use zmeld_linux::error::is_absent;
 use zmeld_linux::swap_header::SwapHeader;
 use zmeld_linux::Host;
 

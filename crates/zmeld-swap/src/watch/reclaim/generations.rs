@@ -82,7 +82,7 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
     }
     match host.read_start(Path::new(PATH), 1) {
         Ok(_) => None,
-        Err(err) if zmeld_linux::host::is_absent(&err.cause) => Some(format!(
+        Err(err) if zmeld_linux::error::is_absent(&err.cause) => Some(format!(
             "{PATH} is not there (mount -t debugfs none /sys/kernel/debug)"
         )),
         Err(err) if err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => None,
