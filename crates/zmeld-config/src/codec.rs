@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::choices::choices;
+
 /// The codecs of zram and zmeld, a row each.
 const ROWS: &str = include_str!("../../../store/include/zmeld/codecs.h");
 
@@ -84,10 +86,7 @@ impl FromStr for Codec {
         };
         let Some(found) = known().find(|codec| codec.name == name) else {
             let names: Vec<_> = known().map(|codec| codec.name).collect();
-            return Err(format!(
-                "{name:?} is no codec; {}",
-                super::choices(name, &names)
-            ));
+            return Err(format!("{name:?} is no codec; {}", choices(name, &names)));
         };
         let mut codec = Codec::new(name);
         // A path may hold commas: the dictionary comes last.

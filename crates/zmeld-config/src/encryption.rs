@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer, Serialize};
 use smart_default::SmartDefault;
 
-use super::check::Check;
-use super::key::by;
+use crate::check::Check;
+use crate::key::by;
 
 /// What `encryption` may be.
 #[derive(

@@ -9,6 +9,8 @@ use serde::{Serialize, Serializer};
 use zmeld_linux::config_files;
 use zmeld_linux::text_form;
 
+use crate::choices::choices;
+
 /// A place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePosition {
@@ -294,7 +296,7 @@ impl FromStr for FindingId {
                 let names: Vec<_> = FindingId::ALL.iter().map(|id| id.name()).collect();
                 format!(
                     "{text:?} is not the name of a known warning or finding; {}",
-                    crate::choices(text, &names)
+                    choices(text, &names)
                 )
             })
     }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::choices::choices;
 
 /// A whole number from `LEAST` to `MOST`.
 pub(super) fn within<'de, const LEAST: i64, const MOST: i64, T, D>(
@@ -38,4 +40,32 @@ pub(super) fn absolute<'de, D: Deserializer<'de>>(it: D) -> Result<Option<PathBu
             false => Err(format!("{text:?} is no absolute path; start it with /")),
         }
     })
+}
+
+/// A choice among few, each with its name.
+pub trait Named: Copy + PartialEq + 'static {
+    /// All of them.
+    const ALL: &'static [(&'static str, Self)];
+
+    /// The one with that name, or what there is.
+    fn named(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("{text:?} is none of its values; {}", choices(text, &names))
+        })
+    }
+
+    /// How the file has it.
+    fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, value)| *value == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// The name that the file has for a value of a key.
+pub fn name_of(value: &impl Serialize) -> String {
+    let value = toml::Value::try_from(value).ok();
+    let name = value.as_ref().and_then(toml::Value::as_str);
+    name.unwrap_or_default().to_owned()
 }

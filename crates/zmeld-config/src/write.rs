@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::advice::TierKind;
-
-use super::mistakes::dotted;
-use super::*;
+use crate::config::Config;
+use crate::mistakes::dotted;
+use crate::tier::{Kind, Tier, TierKind, Writeback};
 
 /// Comments above keys or tables, by the key with its tables: `tier.fast.size`, `tier.fast`,
 /// `tunables.swappiness`; under the empty key, the head of the file.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::{Host, HostError};
+
 /// Folder of zswap's parameters.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
 
@@ -127,6 +129,17 @@ pub fn numbers(text: &str) -> Option<[Option<u64>; COLUMNS_MAX]> {
 /// Whether a parameter says that it is on.
 pub fn is_on(text: &str) -> bool {
     matches!(text.trim(), "Y" | "y" | "1")
+}
+
+/// The numbers of a driver's devices.
+pub fn device_numbers(host: &Host, driver: &str) -> Result<Vec<u32>, HostError> {
+    let mut numbers: Vec<u32> = host
+        .list("/sys/block")?
+        .iter()
+        .filter_map(|name| name.strip_prefix(driver)?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 
 use zmeld_report::units::bytes;
 
+use crate::advice::active::ActiveSwap;
 use crate::advice::size::table_bytes;
-use crate::advice::tier::ActiveSwap;
 
 /// Effect of zswap on a compressed device behind it.
 pub const IN_FRONT: &str = "zswap in front of it compresses every page twice";

@@ -9,8 +9,8 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
 
+use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::module::ModulePresence;
-use crate::advice::tier::{ActiveSwap, ZswapFacts};
 
 /// RAM, swap and what the kernel offers.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]

@@ -10,7 +10,8 @@
 //! | [`codec`] | what measuring codecs came to |
 //! | [`size`] | how large a device is, what it may take, what it gains |
 //! | [`mod@machine`] | what is known of a machine, as a scan and a plan need it |
-//! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |
+//! | `active` | what is there already |
+//! | [`tier`] | a compressed device, or zswap in front of a disk |
 //! | [`meld`] | whether melding pays, and what melds here |
 //! | [`module`] | whether the kernel has a driver, or could have it |
 //! | [`tunables`] | which swappiness and read-ahead fit the swap |
@@ -21,6 +22,7 @@
 //! - The used and the maximum bytes of a device both count the pool's memory
 //!   and the table of slots.
 
+mod active;
 pub mod beside;
 pub mod codec;
 pub mod machine;
@@ -30,12 +32,12 @@ pub mod size;
 pub mod tier;
 pub mod tunables;
 
+pub use crate::tier::TierKind;
+pub use active::{ActiveSwap, ZswapFacts};
 pub use beside::{beside, CompressedPlace};
 pub use codec::CodecVerdict;
 pub use machine::Machine;
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
-pub use tier::{
-    recommend, ActiveSwap, Facts, Pool, Preferences, Recommendation, TierKind, ZswapFacts,
-};
+pub use tier::{recommend, Facts, Pool, Preferences, Recommendation};
 pub use tunables::SwapKinds;

@@ -3,8 +3,6 @@
 use serde::Serialize;
 use zmeld_linux::Host;
 
-use crate::advice::machine::Machine;
-
 /// Presence of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -20,59 +18,6 @@ pub enum ModulePresence {
     /// It is not there now; which modules there are cannot be told.
     #[default]
     Unknown,
-}
-
-/// Advice where a device's driver is missing, with what can be had: the module itself, a device of
-/// the other driver, zswap, or swap on a disk where there is none. None where the driver is there,
-/// or may be.
-pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<String> {
-    let is_zram = driver == "zram";
-    let presence = machine.feature(driver).presence;
-    let other = match is_zram {
-        true => machine.zmeld.presence,
-        false => machine.zram.presence,
-    };
-    let (what, module) = match presence {
-        ModulePresence::Ready | ModulePresence::Module | ModulePresence::Unknown => return None,
-        ModulePresence::Absent => (
-            format!("this kernel has no {driver}"),
-            Some(way_to_module(driver)),
-        ),
-        ModulePresence::Impossible => (
-            format!("this kernel loads no modules, and {driver} is not built in"),
-            None,
-        ),
-    };
-    let device = match other {
-        other if other.is_there() && is_zram => {
-            Some("a zmeld device (zmeld up --tier zmeld)".to_owned())
-        }
-        other if other.is_there() => Some("a zram device (zmeld up --tier zram)".to_owned()),
-        ModulePresence::Absent if is_zram => Some(format!("zmeld.ko: {}", way_to_module("zmeld"))),
-        _ => None,
-    };
-    let disk = match (machine.zswap.is_some(), has_disk_swap) {
-        (true, true) => {
-            Some("zswap in front of the swap on disk that there is (zmeld up --tier zswap)")
-        }
-        (true, false) => {
-            Some("zswap in front of swap on a disk (zmeld plan --tier disk --device ...)")
-        }
-        (false, false) => Some("swap on a disk (zmeld plan --tier disk --device ...)"),
-        // It stays as it is.
-        (false, true) => None,
-    };
-    let leads_to = if module.is_some() {
-        ":"
-    } else {
-        "; it can have"
-    };
-    let ways = module.map(str::to_owned).into_iter().chain(device);
-    let ways: Vec<String> = ways.chain(disk.map(str::to_owned)).collect();
-    Some(match ways.is_empty() {
-        true => what,
-        false => format!("{what}{leads_to} {}", ways.join("; or ")),
-    })
 }
 
 /// How a kernel gets a module that it has not got.

@@ -1,17 +1,15 @@
-//! Recommended set-up: a compressed device, or zswap in front of a disk; and swap that is
-//! there already.
+//! Recommended set-up: a compressed device, or zswap in front of a disk.
 
-use serde::{Deserialize, Serialize};
-use zmeld_linux::compressed::{chosen, is_on, pool_max_bytes, MmStat, ZSWAP};
-use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
+use serde::Serialize;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
+use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
-use crate::advice::module::{missing, ModulePresence};
+use crate::advice::module::{way_to_module, ModulePresence};
 use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
+use crate::tier::TierKind;
 
 /// Inputs of a recommendation.
 #[derive(Clone, Debug, Default)]
@@ -24,75 +22,6 @@ pub struct Facts {
     pub swaps: Vec<ActiveSwap>,
     /// Codec measurements on its memory.
     pub measured: CodecVerdict,
-}
-
-/// zswap as it is set, used or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct ZswapFacts {
-    /// Whether it takes pages now.
-    #[serde(rename = "enabled")]
-    pub is_enabled: bool,
-    /// Its codec.
-    pub compressor: String,
-    /// Percent of RAM that its pool may take; none where the kernel does not say.
-    pub max_pool_percent: Option<u64>,
-    /// The allocator of its pages, where the kernel has a choice: `zbud`.
-    pub zpool: Option<String>,
-    /// Whether that bounds the ratio and the kernel would load zsmalloc, which does not.
-    pub wants_zsmalloc: bool,
-    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
-    /// later).
-    pub has_shrinker: bool,
-    /// Whether the kernel has zword for it, or would load it.
-    pub has_zword: bool,
-}
-
-impl ZswapFacts {
-    /// A machine's with that kernel; none where it was built without.
-    pub fn read(host: &Host, kernel: &str) -> Result<Option<ZswapFacts>, HostError> {
-        let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
-        let Some(enabled) = text("enabled")? else {
-            return Ok(None);
-        };
-        let mut facts = ZswapFacts {
-            is_enabled: is_on(&enabled),
-            compressor: text("compressor")?.unwrap_or_default(),
-            max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
-            zpool: text("zpool")?,
-            wants_zsmalloc: false,
-            has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
-            has_zword: has_compressor(host, kernel, ZWORD)?,
-        };
-        facts.wants_zsmalloc =
-            facts.most_in_a_page().is_some() && is_loadable(host, kernel, "zpool-zsmalloc")?;
-        Ok(Some(facts))
-    }
-
-    /// The compressor that a recommendation names, where it is not left as it is.
-    pub fn compressor_to_name(&self) -> Option<&str> {
-        self.has_zword.then_some(ZWORD)
-    }
-
-    fn pool_max_bytes(&self, ram_bytes: u64) -> Option<u64> {
-        Some(pool_max_bytes(ram_bytes, self.max_pool_percent?))
-    }
-
-    /// Whether swap is smaller than the pool in front of it may get: so little is no place
-    /// for what the pool lets go of, and a device in RAM holds clearly more.
-    pub fn is_held_back_by(&self, swap_bytes: u64, ram_bytes: u64) -> bool {
-        let limit = self.pool_max_bytes(ram_bytes);
-        !self.is_enabled && limit.is_some_and(|limit| swap_bytes < limit)
-    }
-
-    /// The pool's name where it keeps so many pages in one at the most, however small
-    /// they get, and how many.
-    fn most_in_a_page(&self) -> Option<(&str, f64)> {
-        match self.zpool.as_deref()? {
-            name @ "zbud" => Some((name, 2.0)),
-            name @ "z3fold" => Some((name, 3.0)),
-            _ => None,
-        }
-    }
 }
 
 /// Limit and expected gain of zswap's pool.
@@ -192,102 +121,6 @@ impl Pool {
             self.limit_percent,
             bytes(self.gains_bytes)
         )
-    }
-}
-
-/// An active swap area, and what a compressed device in RAM says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct ActiveSwap {
-    /// Its line in `/proc/swaps`.
-    #[serde(flatten)]
-    pub area: SwapArea,
-    /// Its codec, where it is a compressed device in RAM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub codec: Option<String>,
-    /// Limit of its pool; 0: none.
-    pub memory_limit_bytes: u64,
-    /// Pool statistics, where it is such a device.
-    #[serde(skip)]
-    pub held: Option<MmStat>,
-}
-
-impl ActiveSwap {
-    /// An area, with what its device says of itself where it is a compressed one.
-    pub fn read(host: &Host, area: &SwapArea) -> Result<ActiveSwap, HostError> {
-        let mut swap = ActiveSwap {
-            area: area.clone(),
-            ..ActiveSwap::default()
-        };
-        if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
-            let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
-            let codecs = text("comp_algorithm")?;
-            swap.codec = codecs.as_deref().and_then(chosen).map(str::to_owned);
-            swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));
-            swap.memory_limit_bytes = swap.held.map_or(0, |held| held.limit_bytes);
-        }
-        Ok(swap)
-    }
-
-    /// A description in a few words.
-    pub fn words(&self) -> String {
-        let limit = match self.memory_limit_bytes {
-            0 => "no memory limit".to_owned(),
-            limit => format!("a memory limit of {}", bytes(limit)),
-        };
-        let codec = match &self.codec {
-            Some(codec) => format!("{codec}, "),
-            None => String::new(),
-        };
-        format!(
-            "{codec}{} with {limit}, priority {}",
-            bytes(self.area.size_bytes),
-            self.area.priority
-        )
-    }
-}
-
-/// Kinds of tiers, as a configuration names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TierKind {
-    /// A zram device.
-    Zram,
-    /// A zmeld device.
-    Zmeld,
-    /// zswap in front of the disk swap that there is.
-    Zswap,
-    /// Swap on a drive or in a file; never advised.
-    Disk,
-}
-
-impl TierKind {
-    /// All of them, by what the configuration calls them.
-    pub const NAMES: [(&'static str, TierKind); 4] = [
-        ("zram", TierKind::Zram),
-        ("zmeld", TierKind::Zmeld),
-        ("zswap", TierKind::Zswap),
-        ("disk", TierKind::Disk),
-    ];
-
-    /// Its name in the configuration.
-    pub fn name(self) -> &'static str {
-        let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
-        known.map_or("", |(name, _)| name)
-    }
-
-    /// Whether it is a device in RAM.
-    pub fn is_in_ram(self) -> bool {
-        matches!(self, TierKind::Zram | TierKind::Zmeld)
-    }
-
-    /// Whether it is a cache in front of swap areas.
-    pub fn is_in_front(self) -> bool {
-        self == TierKind::Zswap
-    }
-
-    /// Whether its pages are not in RAM.
-    pub fn is_on_disk(self) -> bool {
-        self == TierKind::Disk
     }
 }
 
@@ -533,4 +366,57 @@ impl Recommendation {
             self.words()
         ))
     }
+}
+
+/// Advice where a device's driver is missing, with what can be had: the module itself, a device of
+/// the other driver, zswap, or swap on a disk where there is none. None where the driver is there,
+/// or may be.
+pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<String> {
+    let is_zram = driver == "zram";
+    let presence = machine.feature(driver).presence;
+    let other = match is_zram {
+        true => machine.zmeld.presence,
+        false => machine.zram.presence,
+    };
+    let (what, module) = match presence {
+        ModulePresence::Ready | ModulePresence::Module | ModulePresence::Unknown => return None,
+        ModulePresence::Absent => (
+            format!("this kernel has no {driver}"),
+            Some(way_to_module(driver)),
+        ),
+        ModulePresence::Impossible => (
+            format!("this kernel loads no modules, and {driver} is not built in"),
+            None,
+        ),
+    };
+    let device = match other {
+        other if other.is_there() && is_zram => {
+            Some("a zmeld device (zmeld up --tier zmeld)".to_owned())
+        }
+        other if other.is_there() => Some("a zram device (zmeld up --tier zram)".to_owned()),
+        ModulePresence::Absent if is_zram => Some(format!("zmeld.ko: {}", way_to_module("zmeld"))),
+        _ => None,
+    };
+    let disk = match (machine.zswap.is_some(), has_disk_swap) {
+        (true, true) => {
+            Some("zswap in front of the swap on disk that there is (zmeld up --tier zswap)")
+        }
+        (true, false) => {
+            Some("zswap in front of swap on a disk (zmeld plan --tier disk --device ...)")
+        }
+        (false, false) => Some("swap on a disk (zmeld plan --tier disk --device ...)"),
+        // It stays as it is.
+        (false, true) => None,
+    };
+    let leads_to = if module.is_some() {
+        ":"
+    } else {
+        "; it can have"
+    };
+    let ways = module.map(str::to_owned).into_iter().chain(device);
+    let ways: Vec<String> = ways.chain(disk.map(str::to_owned)).collect();
+    Some(match ways.is_empty() {
+        true => what,
+        false => format!("{what}{leads_to} {}", ways.join("; or ")),
+    })
 }

@@ -1,6 +1,18 @@
 //! Swap on a drive or in a file.
 
-use super::*;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+use zmeld_linux::amount::Span;
+
+use super::ram::Size;
+use super::swap::{Place, Swap, TIMEOUT};
+use crate::check::{in_ram, Check};
+use crate::encryption::{cipher_key, Cipher, Encryption, EncryptionKind};
+use crate::finding::FindingId;
+use crate::key::{absolute, within};
+use crate::location::Location;
 
 /// Swap on a drive.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
@@ -113,7 +125,7 @@ impl DiskSwap {
         folder.into_iter().chain(self.key_file.as_deref()).collect()
     }
 
-    pub(super) fn check(&self, key: &str, tier: &Tier, check: &mut Check<'_>) {
+    pub(super) fn check(&self, key: &str, swap: &Swap, check: &mut Check<'_>) {
         match (&self.device, &self.file) {
             (Some(_), None) if self.size.is_some() => {
                 let what =
@@ -163,7 +175,7 @@ impl DiskSwap {
                         encryption = \"luks\" or hibernate elsewhere";
             check.error(&format!("{key}.hibernation"), what);
         }
-        if self.hibernation && tier.swap.optional {
+        if self.hibernation && swap.optional {
             let what = "the image of hibernation is on a drive that may be missing; it is lost \
                         with it";
             check.warning(FindingId::Hibernation, &format!("{key}.optional"), what);

@@ -2,27 +2,21 @@
 //!
 //! A kind of tier is a module with its keys and their check; [`Kind`] asks them.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use smart_default::SmartDefault;
-
-use super::check::{in_ram, Check};
-use super::encryption::cipher_key;
-use super::key::{absolute, by, within};
-use super::settings::kernel_values;
-use super::*;
-use zmeld_linux::text_form;
+use crate::check::Check;
+use crate::key::Named;
 
 mod disk;
 mod ram;
+mod swap;
 mod zswap;
 
 pub use disk::{DiskSwap, Source};
 pub use ram::{CheckWrites, MeldMode, RamDevice, RamDriver, Size, Writeback};
+pub use swap::{Discard, Place, Swap, TierName};
 pub use zswap::{compressor, Zpool, Zswap};
 
 /// One place for swapped pages.
@@ -43,62 +37,6 @@ impl Tier {
         Tier { name, swap, kind }
     }
 }
-
-/// A tier's backing storage.
-#[derive(Debug, Clone)]
-pub struct Place<'a> {
-    /// The table in the tier's that says it, with a dot: "" or "writeback.".
-    pub table: &'static str,
-    /// The block device; none where it is a file.
-    pub device: Option<&'a Location>,
-    /// The path of either.
-    pub path: PathBuf,
-    /// How what is written is kept from whoever reads the drive.
-    pub encryption: Encryption,
-    /// How long a boot waits for the drive.
-    pub timeout: Span,
-    /// Whether the tier can do without it.
-    pub is_dispensable: bool,
-}
-
-/// A tier's name: a letter or digit, then letters, digits, `-` or `_`, at most 32.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
-#[serde(try_from = "String", into = "String")]
-pub struct TierName(String);
-
-impl TierName {
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for TierName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let fits = text.len() <= 32
-            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && text
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-        if !fits {
-            return Err(format!(
-                "{text:?} cannot name a tier; use up to 32 letters, digits, \"-\" and \"_\", the \
-                 first a letter or digit"
-            ));
-        }
-        Ok(TierName(text.to_owned()))
-    }
-}
-
-impl fmt::Display for TierName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-text_form!(TierName: str::parse);
 
 /// Kind of a tier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -123,11 +61,16 @@ impl Kind {
     }
 
     /// Finds what is wrong with it, and with others beside it. `key` is the tier's.
-    pub(super) fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
+    pub(super) fn check(&self, key: &str, tier: &Tier, all: &[Tier], check: &mut Check<'_>) {
         match self {
             Kind::Ram(device) => device.check(key, check),
-            Kind::Zswap(_) => zswap::check(key, tier, config, check),
-            Kind::Disk(disk) => disk.check(key, tier, check),
+            Kind::Zswap(_) => {
+                let first = all.iter().find(|it| matches!(it.kind, Kind::Zswap(_)));
+                let is_second = first.is_some_and(|first| first.name != tier.name);
+                let in_ram = all.iter().find(|it| it.kind.ram().is_some());
+                zswap::check(key, is_second, in_ram.map(|it| &it.name), check);
+            }
+            Kind::Disk(disk) => disk.check(key, &tier.swap, check),
         }
     }
 
@@ -183,46 +126,52 @@ impl Kind {
     }
 }
 
+/// Kinds of tiers, as a configuration names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TierKind {
+    /// A zram device.
+    Zram,
+    /// A zmeld device.
+    Zmeld,
+    /// zswap in front of the disk swap that there is.
+    Zswap,
+    /// Swap on a drive or in a file; never advised.
+    Disk,
+}
+
+impl TierKind {
+    /// All of them, by what the configuration calls them.
+    pub const NAMES: [(&'static str, TierKind); 4] = [
+        ("zram", TierKind::Zram),
+        ("zmeld", TierKind::Zmeld),
+        ("zswap", TierKind::Zswap),
+        ("disk", TierKind::Disk),
+    ];
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
+        known.map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is a device in RAM.
+    pub fn is_in_ram(self) -> bool {
+        matches!(self, TierKind::Zram | TierKind::Zmeld)
+    }
+
+    /// Whether it is a cache in front of swap areas.
+    pub fn is_in_front(self) -> bool {
+        self == TierKind::Zswap
+    }
+
+    /// Whether its pages are not in RAM.
+    pub fn is_on_disk(self) -> bool {
+        self == TierKind::Disk
+    }
+}
+
 /// Names of `kind`.
 impl Named for TierKind {
     const ALL: &'static [(&'static str, Self)] = &TierKind::NAMES;
 }
-
-/// How a tier is swapped to.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(default, deny_unknown_fields)]
-pub struct Swap {
-    /// Whether it is set up: a drop-in may switch it off.
-    #[default = true]
-    pub enabled: bool,
-    /// A missing or failing device does not stop the others, nor a boot.
-    pub optional: bool,
-    /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
-    /// order of the tiers decides: see [`super::Config::areas`].
-    #[serde(deserialize_with = "within::<-1, 32767, _, _>")]
-    pub priority: Option<i16>,
-    /// Which freed pages the device is told of.
-    pub discard: Discard,
-}
-
-/// Which freed pages a swap device is told of (`swapon --discard`).
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Discard {
-    /// None. RAM devices hear of freed pages on their own.
-    #[default]
-    None,
-    /// The whole area, once, when it is switched on.
-    Once,
-    /// Clusters of pages as they are freed.
-    Pages,
-    /// Both.
-    Both,
-}
-
-/// How long a boot waits for a drive that is not given another time.
-pub const TIMEOUT: Span = Span::seconds(30);

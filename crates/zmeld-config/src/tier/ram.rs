@@ -1,7 +1,20 @@
 //! zram and zmeld devices, and sizes as shares of RAM.
 
-use super::*;
-use zmeld_linux::amount::BARE_MIN;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+use zmeld_linux::amount::{Bytes, Percent, Span, BARE_MIN};
+use zmeld_linux::text_form;
+
+use super::swap::{Place, TIMEOUT};
+use crate::check::Check;
+use crate::codec::Codec;
+use crate::encryption::{cipher_key, Encryption, EncryptionKind};
+use crate::key::within;
+use crate::location::Location;
 
 /// A zram or zmeld device.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
@@ -50,17 +63,6 @@ impl RamDriver {
     /// The directory of `hot_add` and `hot_remove`.
     pub fn control(self) -> PathBuf {
         PathBuf::from(format!("/sys/class/{}-control", self.name()))
-    }
-
-    /// The numbers of its devices.
-    pub fn numbers(self, host: &zmeld_linux::Host) -> Result<Vec<u32>, zmeld_linux::HostError> {
-        let mut numbers: Vec<u32> = host
-            .list("/sys/block")?
-            .iter()
-            .filter_map(|name| name.strip_prefix(self.name())?.parse().ok())
-            .collect();
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 }
 

@@ -1,6 +1,14 @@
 //! zswap in front of disk swap.
 
-use super::*;
+use serde::{Deserialize, Deserializer, Serialize};
+use smart_default::SmartDefault;
+
+use super::swap::TierName;
+use crate::check::Check;
+use crate::codec::Codec;
+use crate::finding::{FindingId, Severity};
+use crate::key::{by, within};
+use crate::settings::{kernel_values, KernelValue};
 
 /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
 /// are those below `/sys/module/zswap/parameters`.
@@ -74,17 +82,14 @@ pub enum Zpool {
     Zsmalloc,
 }
 
-pub(super) fn check(key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
-    let mut all = config.tiers.iter();
-    let first = all.find(|it| matches!(it.kind, Kind::Zswap(_)));
-    if first.is_some_and(|first| first.name != tier.name) {
+pub(super) fn check(key: &str, is_second: bool, in_ram: Option<&TierName>, check: &mut Check<'_>) {
+    if is_second {
         let what = "the kernel has one zswap; put its settings into one tier";
         check.error(key, what);
-    } else if let Some((ram, _)) = config.in_ram().next() {
+    } else if let Some(ram) = in_ram {
         let what = format!(
-            "zswap compresses the pages first and passes on what is left, so that tier.{} holds \
-             pages that were compressed before and its figures mislead; keep one of the two",
-            ram.name
+            "zswap compresses the pages first and passes on what is left, so that tier.{ram} holds \
+             pages that were compressed before and its figures mislead; keep one of the two"
         );
         check.add(
             Severity::Critical,

@@ -1,7 +1,8 @@
 //! A zram or zmeld device.
 
-use zmeld_config::advice::module::{lacks_encryption, missing};
+use zmeld_config::advice::module::lacks_encryption;
 use zmeld_config::advice::size::table_bytes;
+use zmeld_config::advice::tier::missing;
 use zmeld_config::advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 

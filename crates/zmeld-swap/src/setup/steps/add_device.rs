@@ -11,6 +11,7 @@ use super::while_busy;
 use crate::setup::error::Error;
 use crate::setup::step::{left_as_it_is, Before, MadeDevice, Record, Reversible, StepContext};
 use zmeld_config::RamDriver;
+use zmeld_linux::compressed::device_numbers;
 use zmeld_linux::Host;
 
 /// Make a device.
@@ -83,7 +84,7 @@ impl Reversible for AddDevice {
     }
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
-        let numbers = self.driver.numbers(context.host)?;
+        let numbers = device_numbers(context.host, self.driver.name())?;
         let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
         Ok((Some(words.join(" ")), None))
     }

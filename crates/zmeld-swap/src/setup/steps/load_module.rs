@@ -7,6 +7,7 @@ use crate::setup::step::{Before, Record, Reversible, StepContext};
 use zmeld_config::advice::module::way_to_module;
 use zmeld_config::RamDriver;
 use zmeld_linux::command::Invocation;
+use zmeld_linux::compressed::device_numbers;
 use zmeld_linux::HostError;
 
 /// Load a driver's module, which makes no device by itself.
@@ -61,7 +62,7 @@ impl Reversible for LoadModule {
             return Ok(());
         }
         // While there are devices of it, it stays.
-        context.is_left = !self.driver.numbers(context.host)?.is_empty();
+        context.is_left = !device_numbers(context.host, module)?.is_empty();
         if !context.is_left {
             // Somebody else may use it by now; then it is no longer ours to unload.
             let unload = Invocation::new("modprobe").args(["-r", module]);
