@@ -1,10 +1,11 @@
 //! Tiers set up by `zmeld up`, by the kernel's names: the journal for readers that change nothing.
 
 use crate::observe::applied::{Applied, AppliedTier};
+use crate::setup::context::{added, path_of};
 use crate::setup::error::Error;
 use crate::setup::journal::State;
 use crate::setup::plan::PlanPart;
-use crate::setup::step::{added, path_of, Record, Step};
+use crate::setup::step::{Record, Step};
 use crate::setup::steps::Area;
 use zmeld_linux::Host;
 

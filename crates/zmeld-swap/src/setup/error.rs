@@ -9,8 +9,6 @@ use zmeld_linux::programs::Program;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
-use crate::setup::plan::Refused;
-
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The fields are in the message.
@@ -95,6 +93,9 @@ pub enum Error {
     #[error("stopped; {after}")]
     Interrupted { after: String },
 }
+
+/// The groups of tiers that cannot be planned, each with what keeps it from that.
+pub type Refused = Vec<(String, Error)>;
 
 /// The kinds of error that a caller may want to tell apart, for instance to
 /// choose an exit code.

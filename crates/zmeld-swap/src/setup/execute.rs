@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
+use crate::setup::context::{Reversible, StepContext};
 use crate::setup::error::Error;
 use crate::setup::event::{Event, Listener};
 use crate::setup::identity::Identity;
@@ -24,7 +25,7 @@ use crate::setup::plan::{
     compare, holds, revive, take_over, OnUnreadable, Plan, PlanPart, Planned,
 };
 pub use crate::setup::plan::{Done, Skipped, StandIn};
-use crate::setup::step::{Record, Reversible, Step, StepContext};
+use crate::setup::step::{Record, Step};
 use crate::setup::steps;
 use crate::setup::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::advice::size::table_bytes;

@@ -46,6 +46,15 @@ pub struct Identity {
     pub luks: Option<String>,
 }
 
+/// Comparison of a path's target with the thing of a record.
+pub(crate) enum PathMatch {
+    /// Nothing is there.
+    Gone,
+    Same,
+    /// It is another, for this reason.
+    Other(&'static str),
+}
+
 impl Identity {
     /// Identity of a path's target; none where nothing is.
     pub fn of(host: &Host, path: &Path) -> Result<Option<Identity>, Error> {

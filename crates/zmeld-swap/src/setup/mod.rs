@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`applied`] | what was set up, by the names that the kernel uses |
 //! | [`plan`] | from a configuration and a machine to steps, with reasons and warnings, and what of it is in place |
-//! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
+//! | [`step`], `context`, [`steps`] | one change: as it is recorded; what it is given; checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
 //! | [`swapoff_check`] | whether what is swapped out fits back into RAM and into its control groups |
@@ -16,6 +16,7 @@
 //! root directory can be another than `/`. It prints nothing.
 
 pub mod applied;
+mod context;
 pub mod error;
 pub mod event;
 pub mod execute;

@@ -12,10 +12,10 @@ use zmeld_linux::{shell, Host};
 
 use crate::observe::applied::Applied;
 use crate::observe::run_folder::{is_locked, WATCH_LOCK};
+use crate::setup::error::{Error, Refused};
 use crate::setup::journal::State;
-use crate::setup::plan::{in_plain, Plan, PlanPart, Refused};
+use crate::setup::plan::{in_plain, Plan, PlanPart};
 use crate::setup::step::{Record, Step};
-use crate::setup::Error;
 use crate::status::config_check::guarding;
 use zmeld_config::{
     Config, EncryptionKind, Finding, FindingId, Remedy, Severity, Swappiness, Tier,

@@ -12,75 +12,20 @@
 //! swapped to ([`PlanPart::replaced`]), and goes then. Its remains go first the next time,
 //! as `NAME.left`.
 
-use std::path::PathBuf;
-
-use serde::Serialize;
 use zmeld_config::RamDriver;
-use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
-use zmeld_report::units::bytes;
 
+use crate::setup::context::StepContext;
 use crate::setup::error::Error;
-use crate::setup::step::{Record, Step, StepContext};
+use crate::setup::step::{Record, Step};
 use crate::setup::steps;
 
-use super::{Done, Plan, PlanPart};
+use super::parts::{Done, Leaving, OnUnreadable, Plan, PlanPart};
 
 pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
     in_place: Vec<bool>,
-}
-
-/// A swap area that is switched off first, and what has to leave it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Leaving {
-    /// The area.
-    pub path: PathBuf,
-    /// Bytes in use in it.
-    pub bytes: u64,
-    /// About how long that takes, in seconds; none where it hangs on a drive.
-    pub seconds: Option<u64>,
-}
-
-/// Bytes a second read by swapoff from zram with lzo-rle, on one busy processor of two.
-const LEAVING_BYTES_PER_S: u64 = 330 << 20;
-
-impl Leaving {
-    fn new(area: &SwapArea) -> Leaving {
-        let in_ram = area.is_in_ram();
-        Leaving {
-            path: area.path.clone(),
-            bytes: area.used_bytes,
-            seconds: in_ram.then(|| area.used_bytes.div_ceil(LEAVING_BYTES_PER_S)),
-        }
-    }
-
-    /// The same in a sentence.
-    pub fn words(&self) -> String {
-        let path = self.path.display();
-        match (self.bytes, self.seconds) {
-            (0, _) => format!("{path} is switched off, and no page is in it."),
-            (held, Some(seconds)) => format!(
-                "{} have to leave {path}, which takes about {seconds} s.",
-                bytes(held)
-            ),
-            (held, None) => format!(
-                "{} have to leave {path}, as fast as the drive gives them back.",
-                bytes(held)
-            ),
-        }
-    }
-}
-
-/// Treatment of a step that cannot be looked at.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OnUnreadable {
-    /// The look fails: such a plan can be carried out.
-    #[default]
-    Fails,
-    /// As it is recorded: a plan can be made by an ordinary user.
-    Recorded,
 }
 
 impl Plan {

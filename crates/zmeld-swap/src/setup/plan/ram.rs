@@ -6,8 +6,9 @@ use zmeld_config::advice::tier::missing;
 use zmeld_config::advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
+use crate::setup::context::added;
 use crate::setup::error::Error;
-use crate::setup::step::{added, DeviceRef, Record, Step};
+use crate::setup::step::{DeviceRef, Record, Step};
 use crate::setup::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
@@ -20,7 +21,8 @@ use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
 
 use super::disk::refuse_tiny;
-use super::{Plan, PlanPart, Planned, Planner, Steps};
+use super::parts::{Plan, PlanPart, Planned, Skipped};
+use super::planner::{Planner, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
@@ -206,7 +208,7 @@ impl Planner<'_> {
         let path = match self.device(&writeback.device, steps.name) {
             Ok(path) => path,
             Err(err) if writeback.optional => {
-                self.skipped.push(super::Skipped {
+                self.skipped.push(Skipped {
                     group: format!("{}.writeback", steps.name),
                     reason: err.to_string(),
                 });

@@ -11,15 +11,12 @@ use zmeld_config::advice::module::why_no_zmeld;
 use zmeld_config::advice::ModulePresence;
 use zmeld_linux::Host;
 
-use crate::setup::error::Error;
 use crate::setup::journal::State;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::{
     Codec, Config, Finding, FindingId, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };
 use zmeld_linux::crypto::ZWORD;
-
-use super::Plan;
 
 /// A tier that another driver's device stands in for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -57,17 +54,7 @@ impl StandIn {
     }
 }
 
-impl Plan {
-    /// Whether zram could stand in for what failed so.
-    pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
-        let is_zmeld = |(module, _): (&str, &str)| module == RamDriver::Zmeld.name();
-        !(self.options.only_named || self.options.no_stand_ins)
-            && err.refused_module().is_some_and(is_zmeld)
-            && has_zram(&self.machine)
-    }
-}
-
-fn has_zram(machine: &Machine) -> bool {
+pub(super) fn has_zram(machine: &Machine) -> bool {
     !matches!(
         machine.zram.presence,
         ModulePresence::Absent | ModulePresence::Impossible

@@ -11,7 +11,8 @@ use crate::setup::step::Step;
 use crate::setup::steps::SwapOff;
 use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 
-use super::{areas, PlanPart, Planner, Steps};
+use super::parts::PlanPart;
+use super::planner::{areas, Planner, Steps};
 
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use zmeld_config::{Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_linux::hibernation::size_bytes;
 
-use super::{PlanPart, Planner};
+use super::parts::PlanPart;
+use super::planner::Planner;
 use crate::observe::tunables::Unfit;
 use crate::observe::{image, tunables};
 

@@ -7,7 +7,7 @@ use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
-use super::{Planner, Steps};
+use super::planner::{Planner, Steps};
 
 const COMPRESSOR: &str = "compressor";
 

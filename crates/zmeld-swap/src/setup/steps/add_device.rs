@@ -4,21 +4,33 @@
 //! whoever made it may be about to.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::while_busy;
+use crate::setup::context::{left_as_it_is, Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::step::{left_as_it_is, Before, MadeDevice, Record, Reversible, StepContext};
-use zmeld_config::RamDriver;
+use crate::setup::step::{AddDevice, MadeDevice, Record};
 use zmeld_linux::compressed::device_numbers;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 
-/// Make a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AddDevice {
-    /// Of which driver.
-    pub driver: RamDriver,
+/// udev opens a new device to look at it, for some milliseconds; nothing else
+/// that is busy is waited for longer.
+const BUSY_WAIT: Duration = Duration::from_secs(3);
+
+/// Tries again while the kernel says that a device is busy.
+pub(super) fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, HostError>) -> Result<T, Error> {
+    let begin = Instant::now();
+    loop {
+        match attempt().map_err(Error::from) {
+            Err(err) if is_busy(&err) && begin.elapsed() < BUSY_WAIT => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_busy(err: &Error) -> bool {
+    err.refused_with() == Some(std::io::ErrorKind::ResourceBusy)
 }
 
 impl AddDevice {
@@ -113,7 +125,7 @@ impl Reversible for AddDevice {
         let number = &name[self.driver.name().len()..];
         let control = self.driver.control().join("hot_remove");
         match while_busy(|| context.host.write(&control, number)) {
-            Err(err) if super::is_busy(&err) => Err(Error::place(
+            Err(err) if is_busy(&err) => Err(Error::place(
                 format!("/dev/{name}"),
                 "it is in use by a program that has it open",
                 format!("end it (fuser -v /dev/{name} names it) and try again"),

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{fallocate, ioctl_getflags, ioctl_setflags, FallocateFlags, IFlags, StatFs};
-use serde::{Deserialize, Serialize};
 
-use super::{pin, thing, PathMatch};
+use super::pin::{self, thing};
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::identity::Identity;
-use crate::setup::step::{Before, Record, Reversible, StepContext};
+use crate::setup::identity::{Identity, PathMatch};
+use crate::setup::step::{CreateFile, Record};
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
 
@@ -36,15 +36,6 @@ const CANNOT_HOLD_SWAP: [(i64, &str); 9] = [
 ];
 
 const WHERE: &str = "put the file on ext4, XFS or btrfs, or use a partition";
-
-/// Create a swap file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateFile {
-    /// Where.
-    pub path: PathBuf,
-    /// How large, in bytes.
-    pub size_bytes: u64,
-}
 
 /// Refuses a place that is not root's alone, and one whose file system cannot hold a
 /// swap file or has no room beside the files that are to be made, of which `taken` has the bytes by

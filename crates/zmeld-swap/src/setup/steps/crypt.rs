@@ -3,16 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    before_header, check_key_file, has_header, pin, refuse_to_lose, signatures, thing, wipe,
-    PathMatch,
-};
+use super::header::{before_header, has_header, refuse_to_lose, signatures, wipe, written_over};
+use super::pin::{self, check_key_file, thing};
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::identity::{stands_on, Identity};
-use crate::setup::step::{Before, DeviceRef, Record, Reversible, StepContext};
-use zmeld_config::Cipher;
+use crate::setup::identity::{stands_on, Identity, PathMatch};
+use crate::setup::step::{DeviceRef, FormatLuks, Mode, OpenCrypt, Record};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::hibernation::size_bytes;
 use zmeld_linux::Host;
@@ -29,39 +25,6 @@ const END_BYTES: u64 = 1 << 20;
 /// A smaller device is not worth that.
 const SMALL_BYTES: u64 = 16 << 20;
 const SECTOR: u64 = 512;
-
-/// Make a LUKS2 volume, unless there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Their names say what the fields are.
-pub struct FormatLuks {
-    pub device: DeviceRef,
-    pub key_file: PathBuf,
-    pub cipher: Cipher,
-}
-
-/// How a mapping encrypts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)] // Their names say what the fields are.
-pub enum Mode {
-    /// As the volume's header says.
-    Luks { key_file: PathBuf },
-    /// Plain, with a random key.
-    Random { cipher: Cipher },
-}
-
-/// Open a mapping.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenCrypt {
-    /// Its name below `/dev/mapper`.
-    pub name: String,
-    /// The device below it.
-    pub device: DeviceRef,
-    /// How.
-    pub mode: Mode,
-    /// Whether freed pages are told to the drive, which shows where they were.
-    pub allow_discards: bool,
-}
 
 fn mapping(name: &str) -> PathBuf {
     Path::new("/dev/mapper").join(name)
@@ -218,7 +181,7 @@ impl Reversible for OpenCrypt {
             context.host.run(&close)?;
         }
         if let (PathMatch::Gone | PathMatch::Same, Mode::Random { .. }) = (found, &self.mode) {
-            context.remains(super::written_over(&self.device, record));
+            context.remains(written_over(&self.device, record));
         }
         Ok(())
     }

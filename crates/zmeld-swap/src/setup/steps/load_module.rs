@@ -1,22 +1,12 @@
 //! A kernel module, loaded where it is not there yet.
 
-use serde::{Deserialize, Serialize};
-
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::step::{Before, Record, Reversible, StepContext};
+use crate::setup::step::{LoadModule, Record};
 use zmeld_config::advice::module::way_to_module;
-use zmeld_config::RamDriver;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::compressed::device_numbers;
 use zmeld_linux::HostError;
-
-/// Load a driver's module, which makes no device by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LoadModule {
-    /// Which driver's.
-    #[serde(rename = "module")]
-    pub driver: RamDriver,
-}
 
 impl Reversible for LoadModule {
     fn describe(&self) -> String {

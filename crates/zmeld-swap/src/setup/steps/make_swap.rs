@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use super::crypt::Mode;
-use super::{before_header, has_header, pin, refuse_to_lose, wipe};
+use super::header::{before_header, has_header, refuse_to_lose, signatures, wipe, written_over};
+use super::pin;
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
+use crate::setup::step::{DeviceRef, MakeSwap, Mode, Record, Step};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::swap_header;
 use zmeld_linux::{shell, Host};
@@ -22,43 +21,7 @@ pub(super) const IS_SWAP: &str = "swap";
 /// Record of a mapping with a new key.
 const FRESH: &str = "fresh";
 
-/// Write a swap header, unless there is one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MakeSwap {
-    /// Where.
-    pub device: DeviceRef,
-    /// Its label.
-    pub label: String,
-}
-
-/// Signatures that `wipefs` finds on a device or file: `ext4`, `swap`, `gpt`.
-pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
-    let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
-    let text = host.run(&pin::named(host, wipefs, path)?);
-    let text = text.map_err(|err| match err.to_string() {
-        said if said.contains("resource busy") => Error::place(
-            path,
-            "it is in use by a file system, a mapping or an array",
-            format!(
-                "name another device; lsblk {} shows what has this one",
-                shell::path(path)
-            ),
-        ),
-        said if said.contains(": Permission denied") => Error::Privilege {
-            what: format!("reading {}", path.display()),
-        },
-        _ => err.into(),
-    })?;
-    let mut types: Vec<String> = text
-        .lines()
-        .map(|line| line.trim().to_owned())
-        .filter(|line| !line.is_empty())
-        .collect();
-    types.dedup();
-    Ok(types)
-}
-
-/// The same, where the area of a hibernation that was not resumed is the swap area that
+/// [`signatures`], where the area of a hibernation that was not resumed is the swap area that
 /// `swapon` makes of it again: where it is named by its own UUID or label, or is a file. Any other
 /// device's image may be another system's, whose area may well have the same label.
 pub(crate) fn swap_signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
@@ -165,7 +128,7 @@ impl Reversible for MakeSwap {
         let path = match &self.device {
             DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
             device => {
-                context.remains(super::written_over(device, record));
+                context.remains(written_over(device, record));
                 return Ok(());
             }
         };

@@ -12,11 +12,22 @@ use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::shell;
 use zmeld_linux::{Host, HostError};
 
-use super::{thing, PathMatch};
 use crate::observe::run_folder::{self, owner};
+use crate::setup::context::StepContext;
 use crate::setup::error::Error;
-use crate::setup::identity::Identity;
-use crate::setup::step::{DeviceRef, Record, Step, StepContext};
+use crate::setup::identity::{Identity, PathMatch};
+use crate::setup::step::{DeviceRef, Record, Step};
+
+pub(super) fn thing(host: &Host, path: &Path, record: &Record) -> Result<PathMatch, Error> {
+    let Some(now) = Identity::of(host, path)? else {
+        return Ok(PathMatch::Gone);
+    };
+    // It is written down before a thing has its name, but for a mapping's.
+    let Some(was) = &record.identity else {
+        return Ok(PathMatch::Other("it was not made by zmeld"));
+    };
+    Ok(was.differs(&now).map_or(PathMatch::Same, PathMatch::Other))
+}
 
 /// Whether a path names a swap file; what is below `/dev` is the system's.
 pub(super) fn is_file(path: &Path) -> bool {

@@ -4,14 +4,15 @@
 
 use std::io::ErrorKind;
 
-use serde::{Deserialize, Serialize};
-
 use zmeld_report::units::bytes;
 
-use super::{pin, refuse_to_lose, while_busy, written_over};
+use super::add_device::while_busy;
+use super::header::{refuse_to_lose, written_over};
+use super::pin;
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
 use crate::setup::event::Event;
-use crate::setup::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
+use crate::setup::step::{DeviceRef, Record, SetAttribute, Step};
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::RamDriver;
 use zmeld_linux::compressed::{choices, chosen, recompression, MmStat};
@@ -19,18 +20,6 @@ use zmeld_linux::crypto::takes_unlisted;
 use zmeld_linux::release::{self, KernelVersion};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
-
-/// An attribute as it is written, and as the journal has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetAttribute {
-    /// Its name below `/sys/block/DEVICE`.
-    pub attribute: String,
-    /// The value to write; empty where the path of `with` is written.
-    pub value: String,
-    /// A device that is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub with: Option<DeviceRef>,
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Shows {

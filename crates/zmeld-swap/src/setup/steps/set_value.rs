@@ -1,21 +1,11 @@
 //! A tunable below `/proc/sys`, or a parameter of a module.
 
-use serde::{Deserialize, Serialize};
-
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::step::{Before, Record, Reversible, StepContext};
+use crate::setup::step::{Record, SetValue};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
-
-/// Set a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetValue {
-    /// The file.
-    pub path: String,
-    /// The new value.
-    pub value: String,
-}
 
 impl SetValue {
     /// A value for a file.

@@ -7,29 +7,18 @@
 //! Whoever set it up may take it down meanwhile: without a swap header nothing can
 //! be switched on, which must not keep zmeld's own areas on.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-use super::make_swap::{signatures, IS_SWAP};
+use super::header::signatures;
+use super::make_swap::IS_SWAP;
+use super::pin::thing;
 use super::swap_on::switch_off;
-use super::{thing, PathMatch};
+use crate::setup::context::{Before, Reversible, StepContext};
 use crate::setup::error::Error;
-use crate::setup::identity::Identity;
-use crate::setup::step::{Before, Record, Reversible, StepContext};
-use zmeld_config::Discard;
+use crate::setup::identity::{Identity, PathMatch};
+use crate::setup::step::{Record, SwapOff};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
-
-/// Switch off somebody else's swap area. The earlier state is its priority.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwapOff {
-    /// Which.
-    pub path: PathBuf,
-    /// Which freed pages it is told of when it is switched on again.
-    #[serde(default)]
-    pub discard: Discard,
-}
 
 impl Reversible for SwapOff {
     fn describe(&self) -> String {

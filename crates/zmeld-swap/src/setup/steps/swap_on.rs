@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use super::{pin, thing, PathMatch};
+use super::pin::{self, thing};
+use crate::setup::context::{path_of, Before, Reversible, StepContext};
 use crate::setup::error::Error;
 use crate::setup::event::Event;
-use crate::setup::identity::{self, Identity};
-use crate::setup::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
+use crate::setup::identity::{self, Identity, PathMatch};
+use crate::setup::step::{DeviceRef, Record, Step, SwapOn};
 use crate::setup::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
@@ -37,17 +36,6 @@ const STALLED_AFTER: Duration = Duration::from_secs(600);
 const TRIES: usize = 5;
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
-
-/// Switch a swap area on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SwapOn {
-    /// Which.
-    pub device: DeviceRef,
-    /// The higher first; below 0 the kernel chooses.
-    pub priority: i16,
-    /// Which freed pages the device is told of.
-    pub discard: Discard,
-}
 
 impl Reversible for SwapOn {
     fn describe(&self) -> String {
@@ -186,6 +174,14 @@ pub(crate) fn areas<'a>(
         },
         _ => None,
     })
+}
+
+impl StepContext<'_> {
+    /// Whether the device that this group added is still swapped to by it.
+    pub(crate) fn is_in_use(&self) -> Result<bool, Error> {
+        let area = areas(self.host, self.records, self.ours()).next();
+        Ok(area.transpose()?.is_some())
+    }
 }
 
 impl SwapOn {
