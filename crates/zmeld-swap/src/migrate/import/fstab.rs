@@ -7,10 +7,10 @@ use zmeld_linux::fstab::unit_name;
 use zmeld_linux::octal::unescape;
 use zmeld_linux::tree::Tree;
 
-use super::others::{in_place_of, mask, mask_of_generator};
-use super::{
+use super::imported::{
     bytes, carriage_return, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE,
 };
+use super::others::{in_place_of, mask, mask_of_generator};
 use crate::migrate::generator::is_off;
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Span, Swap};
 use zmeld_linux::HostError;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ini::Ini;
 
-use super::{Imported, SourceLine};
+use super::imported::{Imported, SourceLine};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 

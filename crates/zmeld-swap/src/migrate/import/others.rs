@@ -9,7 +9,7 @@ use zmeld_linux::fstab::{unit_name, PACKAGED_UNITS};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::{swaps, Host, HostError};
 
-use super::{command_line, lines, Imported, SourceLine, COMMAND_LINE};
+use super::imported::{command_line, lines, Imported, SourceLine, COMMAND_LINE};
 
 /// Files of other tools, with whose they are.
 const FILES: [(&str, &str); 19] = [

@@ -5,10 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::expression::Failure;
+use super::expression::{self, Failure};
+use super::imported::{lines, Imported, SourceLine, Tool};
 use super::ini::{self, get, Rules, Section, Sections};
 use super::others::mask_of_generator;
-use super::{expression, lines, Imported, SourceLine, Tool};
 use zmeld_config::{DiskSwap, Kind, Location, Swap};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;

@@ -4,10 +4,12 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::expression::{self, Failure};
+use super::imported::{
+    bytes, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE,
+};
 use super::ini::{self, get, Entry, Rules, Section, Sections};
 use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
-use super::{bytes, command_line, swap_options, Imported, SourceLine, Tool, COMMAND_LINE};
 use zmeld_config::{
     Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Size, Swap, Writeback,
 };

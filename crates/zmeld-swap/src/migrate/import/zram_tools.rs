@@ -8,8 +8,8 @@ use std::path::Path;
 use zmeld_linux::shell;
 use zmeld_linux::tree::Tree;
 
+use super::imported::{bytes, carriage_return, Imported, SourceLine, Tool};
 use super::others::mask;
-use super::{bytes, carriage_return, Imported, SourceLine, Tool};
 use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
