@@ -215,6 +215,14 @@ pub fn number(value: f64) -> String {
     not_finite(value).unwrap_or_else(|| grouped(&significant(value)))
 }
 
+/// `part` of `whole` as a fraction; 0 of nothing is 0.
+pub fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}
+
 /// A fraction in percent with one decimal: 0.128 is `12.8 %`.
 pub fn percent(fraction: f64) -> String {
     not_finite(fraction).unwrap_or_else(|| grouped(&percent_text(fraction)))

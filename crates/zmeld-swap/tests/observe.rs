@@ -90,7 +90,7 @@ impl script::Case for Root {
                 assert_eq!((bytes >> 20).to_string(), rest, "{place}");
             }
             "metrics" => return metrics::render(&now, &found(&now)).lines().collect(),
-            "note" => lately::note(&host, &now).unwrap(),
+            "note" => lately::note(&host, &now.lately).unwrap(),
             "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
             "advise" => return advised(&host, rest),
             // A profile's configuration as a file.

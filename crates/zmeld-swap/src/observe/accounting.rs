@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Observation;
+use super::observation::Observation;
 
 /// Use of RAM, in bytes. The next three add up to `total_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]

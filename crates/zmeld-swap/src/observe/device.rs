@@ -11,6 +11,7 @@ use zmeld_linux::compressed::{self, choices, chosen, numbers};
 pub use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::mounts::{self, Mount};
 use zmeld_linux::{swaps, Host, HostError};
+use zmeld_report::units::share;
 
 use super::reader::Reader;
 
@@ -175,7 +176,7 @@ impl Melding {
     /// The share of duplicates in the last sample, 0 to 1; `None` before the first.
     pub fn duplicates_sampled(&self) -> Option<f64> {
         let sampled = self.counter("pass_pages_sampled");
-        (sampled > 0).then(|| super::share(self.counter("pass_duplicates_sampled"), sampled))
+        (sampled > 0).then(|| share(self.counter("pass_duplicates_sampled"), sampled))
     }
 }
 

@@ -4,7 +4,8 @@
 use serde::Serialize;
 use zmeld_report::units;
 
-use super::{Device, Observation, Swap};
+use super::device::Device;
+use super::observation::{Observation, Swap};
 
 /// Two numbers of one tier, and what lies between them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]

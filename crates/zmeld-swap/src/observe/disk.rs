@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
 
 use super::device::Mounts;
 use super::reader::Reader;
@@ -220,4 +221,27 @@ fn resolve(reader: &mut Reader, name: &str) -> String {
                 .is_some_and(|mapped| mapped == name)
         })
         .unwrap_or_else(|| name.to_owned())
+}
+
+/// Whether a swap area, or a place for one, is on a drive that spins. An unreadable one
+/// is on none.
+pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
+    below(host, path, is_file).is_spinning()
+}
+
+/// Whether what is written to a device is unreadable on the drive.
+pub fn is_encrypted(host: &Host, device: &Path) -> bool {
+    // A name below /dev/mapper, or a volume's, leads to the kernel's own.
+    below(host, &host.resolved(device), false).is_encrypted()
+}
+
+fn below(host: &Host, path: &Path, is_file: bool) -> BlockStack {
+    let mut reader = Reader::new(host);
+    let mounts = Mounts::read(&mut reader);
+    let area = SwapArea {
+        path: path.to_path_buf(),
+        is_file,
+        ..SwapArea::default()
+    };
+    BlockStack::read(&mut reader, &area, &mounts)
 }

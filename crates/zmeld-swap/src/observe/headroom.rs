@@ -4,7 +4,8 @@
 use serde::Serialize;
 use zmeld_linux::headroom::Sum;
 
-use super::{Observation, TierState};
+use super::observation::Observation;
+use super::tier::TierState;
 
 /// Memory for programs, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]

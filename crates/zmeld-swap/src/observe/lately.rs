@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::device::Device;
+use super::note;
 use super::reader::Reader;
-use super::{note, Device, LimitedGroup, Observation};
+use super::system::LimitedGroup;
 use zmeld_linux::boot::uptime;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
@@ -200,14 +202,14 @@ pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
     note::keep(host, EXPERIMENT_KILLS, EXPERIMENT_SCHEMA, all)
 }
 
-/// Notes the counters of an observation for those who ask later. Not for a tree that
+/// Notes the counters for those who ask later. Not for a tree that
 /// somebody else made: its links could lead anywhere.
-pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
+pub fn note(host: &Host, now: &Lately) -> Result<(), HostError> {
     let Some(uptime_s) = uptime(host)? else {
         return Ok(());
     };
     let mut notes = Notes::read(&mut Reader::new(host));
-    match notes.add(uptime_s, &now.lately.counters) {
+    match notes.add(uptime_s, &now.counters) {
         true => note::keep(host, FILE, SCHEMA, notes),
         false => Ok(()),
     }

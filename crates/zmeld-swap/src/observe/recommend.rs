@@ -5,22 +5,10 @@ use zmeld_config::advice::{
     self as advice, CodecVerdict, Facts, Preferences, Recommendation, SwapKinds, TierKind,
 };
 
+pub use crate::observe::tier::UserChoice;
 use crate::observe::tier::{self, Inputs};
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::{
-    Codec, Comments, Config, DiskSwap, Kind, Location, Size, Swappiness, Tier, TierName,
-};
-
-/// The user's decisions.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs)] // Their names say what the fields are.
-pub struct UserChoice {
-    pub kind: Option<TierKind>,
-    pub size: Option<Size>,
-    pub codec: Option<Codec>,
-    /// Place of a disk tier: a device, or a file.
-    pub place: Option<Location>,
-}
+use zmeld_config::{Codec, Comments, Config, DiskSwap, Kind, Swappiness, Tier, TierName};
 
 /// A configuration that is recommended, and why it is so.
 #[derive(Debug, Clone)]

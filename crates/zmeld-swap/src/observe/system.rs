@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::reader::{Problem, Reader};
-use super::share;
 use zmeld_linux::counters;
 use zmeld_linux::groups::hierarchy::NO_LIMIT;
 use zmeld_linux::groups::walk::OpenGroup;
@@ -15,6 +14,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::swaps::{self, SwapArea};
+use zmeld_report::units::share;
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use zmeld_report::units::{bytes, percent};
+use zmeld_report::units::{bytes, percent, share};
 
-use crate::observe::{share, Backed, Device};
+use crate::observe::{Backed, Device};
 use crate::watch::action::{path, stat, word, ActionResult, Pieces, UNIT};
 use crate::watch::limit::{self, LentLimit};
 use crate::watch::rule::{idle_after, Plan, WatchRule};

@@ -82,7 +82,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         // A monitor asks again: what was counted until now is noted, where this user
         // may. Other users read the notes of root or zmeld watch. In another
         // tree nothing is written: its links could lead anywhere.
-        let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
+        let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation.lately);
     }
     let missed = args.check.is_some_and(|least| {
         // A failed comparison is no all-clear.

@@ -122,7 +122,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         // Events of the last hour are told from notes; without notes, they are told as events since
         // boot. Another tree is not written to.
         if !args.dry_run && is_here {
-            let _ = lately::note(&host, &seen);
+            let _ = lately::note(&host, &seen.lately);
         }
         watcher.round(&seen, begin, stop, &mut say);
         // Partial work goes on at once.

@@ -1,8 +1,10 @@
 //! Swap on drives and in files, with whatever else nobody takes.
 
-use zmeld_config::{DiskSwap, Location};
+use zmeld_config::{DiskSwap, Kind, Location};
 
-use super::*;
+use super::inputs::Inputs;
+use super::state::{ObservedKind, TierState};
+use crate::observe::observation::Swap;
 
 /// An area that is no device in RAM.
 pub(super) fn area(swap: &Swap) -> TierState {

@@ -1,9 +1,14 @@
 //! zram and zmeld devices, swapped to or not.
 
 use zmeld_config::advice::size::tenths;
-use zmeld_config::{MeldMode, RamDevice, Size};
+use zmeld_config::advice::TierKind;
+use zmeld_config::{Kind, MeldMode, RamDevice, RamDriver, Size};
+use zmeld_linux::headroom::Sum;
 
-use super::*;
+use super::inputs::Inputs;
+use super::state::{judged, ObservedKind, TierState};
+use crate::observe::device::{Device, Melding};
+use crate::observe::observation::{Observation, Swap};
 
 /// An area, where it is a device in RAM.
 pub(super) fn area(of: &Observation, swap: &Swap) -> Option<TierState> {

@@ -1,9 +1,11 @@
 //! zswap in front of swap on disk.
 
 use zmeld_config::tier::compressor;
-use zmeld_config::{Zpool, Zswap};
+use zmeld_config::{Kind, Zpool, Zswap};
 
-use super::*;
+use super::inputs::Inputs;
+use super::state::{judged, ObservedKind, TierState};
+use crate::observe::observation::Observation;
 
 /// The tier in front of swap areas.
 pub(super) fn in_front(of: &Observation) -> Option<TierState> {

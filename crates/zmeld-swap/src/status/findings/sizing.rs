@@ -1,6 +1,6 @@
 //! Limits, sizes, and how full things are.
 
-use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::units::{bytes, count, percent, share};
 
 use zmeld_config::advice::size::{
     fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
@@ -9,7 +9,7 @@ use zmeld_config::advice::{Basis, Sizing};
 use zmeld_config::{Bytes, Size};
 
 use super::{Finding, Remedy, View};
-use crate::observe::{share, Device, LimitedGroup, Swap};
+use crate::observe::{Device, LimitedGroup, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;

@@ -1,9 +1,9 @@
 //! Missing upkeep: discards, writeback, recompression.
 
-use zmeld_report::units::{bytes, count};
+use zmeld_report::units::{bytes, count, share};
 
 use super::{Finding, Severity, View};
-use crate::observe::{share, DamonReclaim, Device, Services, Swap};
+use crate::observe::{DamonReclaim, Device, Services, Swap};
 use zmeld_config::{Discard, Remedy};
 use zmeld_linux::shell;
 
