@@ -1,8 +1,9 @@
 //! Settings that are not in effect: the kernel, another tool or a missing module silently decided
 //! otherwise.
 
-use super::{Finding, Remedy, View};
+use super::view::View;
 use crate::observe::applied::AppliedTier;
+use zmeld_config::{Finding, Remedy};
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();

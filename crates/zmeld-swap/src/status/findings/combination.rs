@@ -4,9 +4,9 @@ use zmeld_config::advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::remedy::priority_above;
-use super::{Finding, View};
+use super::view::View;
 use crate::observe::{image, Device, Swap};
-use zmeld_config::{FindingId, Remedy};
+use zmeld_config::{Finding, FindingId, Remedy};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.

@@ -2,8 +2,9 @@
 
 use zmeld_report::units::{count, percent, plural};
 
-use super::{Finding, Remedy, View};
+use super::view::View;
 use crate::observe::{Device, ENCODE_ERRORS, MISMATCHES};
+use zmeld_config::{Finding, Remedy};
 
 /// From this share of sampled duplicates on, a pass is worth it: about that share of
 /// the compressed memory it saves.

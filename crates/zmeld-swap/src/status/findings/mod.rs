@@ -22,14 +22,11 @@ mod pressure;
 mod remedy;
 mod sizing;
 mod upkeep;
+mod view;
 
-use zmeld_config::advice::SwapKinds;
-
-use crate::observe::applied::Applied;
 use crate::observe::{Device, Observation, Swap};
-use crate::status::outstanding::{Asked, Outstanding};
-use zmeld_config::Config;
-use zmeld_config::Remedy;
+use crate::status::outstanding::Outstanding;
+use view::View;
 pub use zmeld_config::{Finding, FindingId, Severity};
 
 /// A rule.
@@ -50,45 +47,7 @@ enum Check {
     Area(fn(&View, &Swap, &Device) -> Option<Finding>),
 }
 
-struct View<'a> {
-    now: &'a Observation,
-    wanted: &'a Config,
-    applied: Option<&'a Applied>,
-    outstanding: &'a Outstanding,
-}
-
-impl<'a> View<'a> {
-    fn asked(&self) -> &'a Asked {
-        &self.outstanding.asked
-    }
-
-    fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
-        self.now
-            .swaps
-            .iter()
-            .filter_map(|swap| Some((swap, self.now.device_of(swap)?)))
-    }
-
-    fn is_own(&self, swap: &Swap) -> bool {
-        let applied = self.applied;
-        applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())
-    }
-
-    fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
-        self.now
-            .swaps
-            .iter()
-            .filter(|swap| self.now.device_of(swap).is_none() && swap.stand.ram_below().is_none())
-    }
-
-    fn kinds(&self) -> SwapKinds {
-        SwapKinds {
-            in_ram: self.compressed().next().is_some(),
-            on_disk: self.disks().next().is_some(),
-            on_spinning_disk: self.disks().any(|disk| disk.stand.is_spinning()),
-        }
-    }
-
+impl View<'_> {
     fn found(&self, check: &Check) -> Vec<Finding> {
         match check {
             Check::One(check) => check(self).into_iter().collect(),
@@ -106,15 +65,6 @@ impl<'a> View<'a> {
         }
     }
 }
-
-/// Whether a group is, or is in, one of zmeld's own experiments, which reach their
-/// limits on purpose.
-fn is_experiment(path: &str) -> bool {
-    path.split('/').any(|name| name.starts_with("zmeld-lab-"))
-}
-
-/// Below this, shares and ratios are chance.
-const JUDGED_FROM: u64 = zmeld_config::advice::codec::JUDGED_FROM;
 
 macro_rules! rules {
     ($($id:ident, $severity:ident, $of:ident $check:path;)*) => {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use zmeld_report::units::{bytes, count};
 
-use super::{is_experiment, Finding, Remedy, View};
+use super::view::{is_experiment, View};
 use crate::observe::{tunables, LimitedGroup, Pressure, Services};
+use zmeld_config::{Finding, Remedy};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;
 

@@ -1,7 +1,8 @@
 //! Remedies of several rules, as commands for this machine.
 
-use super::{Remedy, View};
+use super::view::View;
 use crate::observe::{Services, Swap};
+use zmeld_config::Remedy;
 use zmeld_linux::groups::Version;
 use zmeld_linux::shell;
 use zmeld_report::units::bytes;

@@ -2,13 +2,14 @@
 
 use zmeld_report::units::{bytes, count, percent, share};
 
+use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::advice::size::{
     fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
 use zmeld_config::advice::{Basis, Sizing};
-use zmeld_config::{Bytes, Size};
+use zmeld_config::{Bytes, Finding, Remedy, Size};
 
-use super::{Finding, Remedy, View};
+use super::view::{is_experiment, View};
 use crate::observe::{Device, LimitedGroup, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
@@ -306,7 +307,7 @@ fn is_open(device: &Device) -> bool {
 fn measured_ratio(device: &Device) -> Option<f64> {
     let stored = device.in_memory_bytes();
     let used = device.held.unwrap_or_default().memory_used_bytes;
-    (stored >= super::JUDGED_FROM && used > 0).then(|| share(stored, used))
+    (stored >= JUDGED_FROM && used > 0).then(|| share(stored, used))
 }
 
 /// Nearly at the memory limit, or nearly all slots taken.
@@ -373,7 +374,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
 fn group_near_limit(view: &View, group: &LimitedGroup) -> Option<Finding> {
     let limit = group.swap_max_bytes?;
     let fill = share(group.swap_bytes, limit);
-    if fill < NEARLY_FULL || super::is_experiment(&group.path) {
+    if fill < NEARLY_FULL || is_experiment(&group.path) {
         return None;
     }
     let memory = match (group.memory_bytes, group.memory_max_bytes) {

@@ -2,9 +2,11 @@
 
 use zmeld_report::units::{bytes, count, share};
 
-use super::{Finding, Severity, View};
+use super::combination::asked_for;
+use super::view::View;
 use crate::observe::{DamonReclaim, Device, Services, Swap};
-use zmeld_config::{Discard, Remedy};
+use zmeld_config::advice::codec::JUDGED_FROM;
+use zmeld_config::{Discard, Finding, Remedy, Severity};
 use zmeld_linux::shell;
 
 /// Slots that swap has given back and the device has not.
@@ -16,7 +18,7 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
     let stale = stored
         .saturating_sub(view.now.page_size)
         .saturating_sub(swap.area.used_bytes);
-    if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
+    if stale < JUDGED_FROM || share(stale, stored) < STALE_SHARE {
         return None;
     }
     Some(Finding::of_machine(
@@ -47,7 +49,7 @@ fn discarded(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is = swap.area.priority;
     let others = view.now.swaps.iter().map(|it| it.area.priority);
     let others: Vec<i32> = others.filter(|it| *it != is).collect();
-    let asked_for = super::combination::asked_for(view, swap, device);
+    let asked_for = asked_for(view, swap, device);
     let place = match asked_for.unwrap_or(is) {
         place @ 0.. => place,
         // The kernel puts it below all others again; 0 is above those that it places.
