@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::watch::Error;
+use crate::watch::error::Error;
 use rustix::io::Errno;
 use zmeld_config::{PageFilter, Span};
 use zmeld_linux::{Host, HostError};
@@ -15,6 +15,9 @@ const TURN: Duration = Duration::from_secs(1);
 const PIECE: Duration = Duration::from_millis(250);
 /// and is so many pages of 4 KiB at first.
 const PIECE_FIRST: u64 = 4096;
+
+/// Somebody who is told, a line at a time.
+pub type Listener<'a> = dyn FnMut(String) + 'a;
 
 pub(super) struct Pieces<'a> {
     host: &'a Host,

@@ -2,13 +2,13 @@
 //! is started anew gives no day's budget twice and repeats nothing before its time.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::limit;
 use crate::observe::run_folder;
-use crate::watch::Error;
+use crate::watch::error::Error;
 use zmeld_linux::Host;
 
 /// Turns beside the rules: the day's writeback budget, and marking of all pages.
@@ -72,4 +72,13 @@ impl History {
 
 pub(super) fn keep(host: &Host, devices: &BTreeMap<String, History>) -> Result<(), Error> {
     Ok(run_folder::replace(host, FILE, 0o600, devices)?)
+}
+
+pub(super) fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+/// The same of seconds since boot.
+pub(super) fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
+    last.is_none_or(|last| now - last >= every.as_secs_f64())
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::observe::run_folder::{self, FOLDER};
 use crate::watch::action::path;
-use crate::watch::Error;
+use crate::watch::error::Error;
 use zmeld_linux::{compressed, Host};
 
 /// A request's change of a device's limit, in units of 4 KiB.

@@ -10,8 +10,8 @@ use zmeld_report::units::{bytes, count, percent};
 
 use crate::observe::{Device, Melding};
 use crate::watch::action::ActionResult;
+use crate::watch::error::Error;
 use crate::watch::rule::{Plan, WatchRule};
-use crate::watch::Error;
 use rustix::io::Errno;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::MeldRule;

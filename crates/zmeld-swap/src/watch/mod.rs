@@ -11,6 +11,7 @@
 //! rule's age has passed are the idle ones.
 
 mod action;
+mod error;
 mod history;
 mod limit;
 pub mod meld;
@@ -23,49 +24,22 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use zmeld_report::units::percent;
 
+pub use action::Listener;
 use action::{Action, ActionResult, UNIT};
+pub use error::Error;
 
 use crate::observe::applied::Applied;
 use crate::observe::run_folder;
 use crate::observe::{Device, Observation, Pressure};
-use history::{History, BUDGET, MARK};
+use history::{has_passed, is_due, History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;
-use zmeld_config::{Bytes, Config, Span};
+use zmeld_config::{Bytes, Config, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::boot::uptime;
-use zmeld_linux::{Host, HostError};
-
-/// Why something was not done.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The machine did not say or do what it was asked for.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// Nothing can be reclaimed ahead of time on this machine: why, and the way out.
-    #[error("nothing can be reclaimed: {0}")]
-    CannotReclaim(String),
-    /// A pass cannot be run as things are: why, and the way out.
-    #[error("{0}")]
-    Refused(String),
-    /// Nothing that melds is here: why, and the way out.
-    #[error("{0}")]
-    Missing(String),
-}
-
-impl Error {
-    /// Whether a privilege or something of the kernel is missing.
-    pub fn is_missing(&self) -> bool {
-        match self {
-            Error::Host(err) => err.is(Errno::ACCESS) || err.is(Errno::PERM),
-            err => matches!(err, Error::Missing(_)),
-        }
-    }
-}
+use zmeld_linux::Host;
 
 /// A device with less than this has nothing worth an action.
 const STORED_MIN: u64 = 1 << 20;
@@ -77,9 +51,6 @@ const NICE: i32 = 19;
 /// So much is written back a day where the tier has no `daily_limit`.
 const DAILY_LIMIT: Bytes = Bytes(2 << 30);
 const DAY: Duration = Duration::from_secs(86_400);
-
-/// Somebody who is told, a line at a time.
-pub type Listener<'a> = dyn FnMut(String) + 'a;
 
 /// Rules and what was done so far.
 pub struct Watcher {
@@ -119,7 +90,7 @@ impl Watcher {
         let rule = config.watch.reclaim.clone();
         Watcher {
             host,
-            rules: rule::all(&config.watch),
+            rules: rules(&config.watch),
             config,
             dry_run,
             devices: BTreeMap::new(),
@@ -467,11 +438,12 @@ pub fn is_short(host: &Host) -> bool {
     told.is_some_and(|age| age < SHORT_FOR)
 }
 
-fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
-    last.is_none_or(|last| now.duration_since(last) >= every)
-}
-
-/// The same of seconds since boot.
-fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
-    last.is_none_or(|last| now - last >= every.as_secs_f64())
+/// The rules that a configuration has, in the order in which they have their turns.
+fn rules(watch: &Watch) -> Vec<WatchRule> {
+    let all = [
+        watch.recompress.clone().map(recompress::rule),
+        watch.writeback.clone().map(writeback::rule),
+        watch.meld.clone().map(meld::rule),
+    ];
+    all.into_iter().flatten().collect()
 }

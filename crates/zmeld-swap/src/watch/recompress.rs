@@ -7,8 +7,8 @@ use zmeld_report::units::bytes;
 
 use crate::observe::{Device, MmStat};
 use crate::watch::action::{path, stat, word, ActionResult, Pieces};
+use crate::watch::error::Error;
 use crate::watch::rule::{idle_after, Plan, WatchRule};
-use crate::watch::Error;
 use zmeld_config::RecompressRule;
 use zmeld_linux::Host;
 

@@ -1,10 +1,9 @@
 //! A rule of `[watch]` for compressed devices: each is a module of its own, and a line of
-//! [`all`]. Its keys are in zmeld-config (`settings.rs`, `keys.rs`).
+//! `rules` in `mod.rs`. Its keys are in zmeld-config (`settings.rs`).
 
 use crate::observe::Device;
 use crate::watch::action::Act;
-use crate::watch::{meld, recompress, writeback};
-use zmeld_config::{PageFilter, Span, Watch};
+use zmeld_config::{PageFilter, Span};
 
 pub(super) struct WatchRule {
     /// Its table below `[watch]`.
@@ -31,14 +30,4 @@ pub(super) struct Plan {
 /// The age of pages, where it is for idle ones.
 pub(super) fn idle_after(pages: PageFilter, age: Span) -> Option<Span> {
     matches!(pages, PageFilter::Idle | PageFilter::HugeIdle).then_some(age)
-}
-
-/// Those that a configuration has, in the order in which they have their turns.
-pub(super) fn all(watch: &Watch) -> Vec<WatchRule> {
-    let all = [
-        watch.recompress.clone().map(recompress::rule),
-        watch.writeback.clone().map(writeback::rule),
-        watch.meld.clone().map(meld::rule),
-    ];
-    all.into_iter().flatten().collect()
 }

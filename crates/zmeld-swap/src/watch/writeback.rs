@@ -6,9 +6,9 @@ use zmeld_report::units::{bytes, percent, share};
 
 use crate::observe::{Backed, Device};
 use crate::watch::action::{path, stat, word, ActionResult, Pieces, UNIT};
+use crate::watch::error::Error;
 use crate::watch::limit::{self, LentLimit};
 use crate::watch::rule::{idle_after, Plan, WatchRule};
-use crate::watch::Error;
 use zmeld_config::{PageFilter, WritebackRule};
 use zmeld_linux::Host;
 

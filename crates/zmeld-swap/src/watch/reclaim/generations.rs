@@ -31,8 +31,11 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 use zmeld_config::Span;
 
 use super::group::{beyond_kept, kept, swap_room};
-use super::{Round, PIECE_BYTES, RELEASE};
+use super::round::Round;
 
+/// Bytes asked of the kernel at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
 /// As much of the file is read, which tells of some 6,000 groups: what is told behind that is
 /// not known. The kernel looks for where it stands each time that it has told a page of it, and
 /// any user may have many groups.

@@ -10,14 +10,16 @@
 //! | `generations` | what the kernel's generations of pages say is idle, and taking that |
 //! | `group` | a group's counters, and what they tell of the last minute |
 //! | `pace` | how much at a time, by what it cost |
+//! | `round` | how long a round may take |
 
 mod generations;
 mod group;
 mod pace;
+mod round;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -28,19 +30,17 @@ use zmeld_report::units::{bytes, percent};
 use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use super::Listener;
+use self::round::{Round, ROUND_MAX};
 use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
 use crate::observe::run_folder;
-use crate::watch::Error;
+use crate::watch::action::Listener;
+use crate::watch::error::Error;
+use crate::watch::history::is_due;
 use zmeld_config::ReclaimRule;
 use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
-/// A round takes no longer, for whatever else the watch has to do.
-const ROUND_MAX: Duration = Duration::from_secs(2);
-/// Bytes asked of the kernel at a time.
-const PIECE_BYTES: u64 = 4 << 20;
 /// Errors that are told a minute.
 const FAILURES_TOLD: u32 = 5;
 /// The note is not written more often.
@@ -63,8 +63,6 @@ const CUT: &str =
 
 /// Message for a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
-
-const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Hierarchy of groups that memory can be reclaimed from.
 ///
@@ -113,50 +111,6 @@ struct ReclaimTarget {
     path: PathBuf,
     /// Its account; none before the first look.
     account: Option<Account>,
-}
-
-/// A round's machine, time limits and listener.
-struct Round<'a> {
-    host: &'a Host,
-    /// When it began, for those who look back.
-    now: Instant,
-    /// Nothing more is begun then.
-    end: Instant,
-    /// Memory is short: more is taken at once.
-    is_pressed: bool,
-    stop: &'a AtomicBool,
-    listener: &'a mut Listener<'a>,
-}
-
-impl<'a> Round<'a> {
-    fn new(
-        host: &'a Host,
-        now: Instant,
-        stop: &'a AtomicBool,
-        listener: &'a mut Listener<'a>,
-    ) -> Round<'a> {
-        Round {
-            host,
-            now,
-            end: host.now() + ROUND_MAX,
-            is_pressed: false,
-            stop,
-            listener,
-        }
-    }
-
-    fn say(&mut self, text: impl Into<String>) {
-        (self.listener)(text.into());
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// It has taken its time, or the watch is to end.
-    fn is_over(&self) -> bool {
-        self.is_stopped() || self.host.now() >= self.end
-    }
 }
 
 #[derive(Debug, Default)]
@@ -232,7 +186,7 @@ impl Reclaimer {
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
-        super::is_due(self.round, self.rule.every.duration(), now)
+        is_due(self.round, self.rule.every.duration(), now)
     }
 
     /// Looks, and reclaims what is due; `busy`: why nothing should be done just now. It
@@ -248,7 +202,7 @@ impl Reclaimer {
         let round = &mut Round::new(host, now, stop, listener);
         self.round = Some(now);
         self.began.get_or_insert(now);
-        if super::is_due(self.chosen, CHOOSE_EVERY, now) {
+        if is_due(self.chosen, CHOOSE_EVERY, now) {
             self.chosen = Some(now);
             self.failures_told = 0;
             let chosen = self.choose(round);
@@ -273,7 +227,7 @@ impl Reclaimer {
                 return;
             }
         }
-        if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
+        if !self.dry_run && is_due(self.noted, NOTE_EVERY, now) {
             self.noted = Some(now);
             let kept = self.note(now).keep(host);
             if let Err(err) = kept.and_then(|()| self.keep_learnt(host, now)) {
