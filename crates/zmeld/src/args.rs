@@ -12,6 +12,7 @@ use zmeld_scan::survey::{SKETCH, SKETCH_MAX, SKETCH_MIN};
 use zmeld_store::CodecSpec;
 
 use crate::exit::EXIT_CODES;
+use crate::output::Format;
 
 const SCAN_EXAMPLES: &str = "\
 Examples:
@@ -218,22 +219,6 @@ pub fn no_machine(root: &Path) -> anyhow::Error {
         "{root} is not the root directory of a machine: it has no proc/meminfo or \
                      sys/block"
     )
-}
-
-/// How a result is printed; a table without any.
-#[derive(Args, Debug, Default)]
-pub struct Format {
-    /// Print JSON; zmeld schema describes it
-    #[arg(long, group = "format", help_heading = "Output")]
-    pub json: bool,
-
-    /// Print the table as CSV
-    #[arg(long, group = "format", help_heading = "Output")]
-    pub csv: bool,
-
-    /// Print Markdown
-    #[arg(long, group = "format", help_heading = "Output")]
-    pub markdown: bool,
 }
 
 const CODECS_EXAMPLES: &str = "\

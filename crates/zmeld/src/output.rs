@@ -7,13 +7,28 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use chrono::{DateTime, Utc};
+use clap::Args;
 use serde::Serialize;
 use zmeld_linux::{command::Invocation, file};
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::{inert, inert_lines};
 use zmeld_report::{Document, Style, Table};
 
-use crate::args::Format;
+/// How a result is printed; a table without any.
+#[derive(Args, Debug, Default)]
+pub struct Format {
+    /// Print JSON; zmeld schema describes it
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub json: bool,
+
+    /// Print the table as CSV
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub csv: bool,
+
+    /// Print Markdown
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub markdown: bool,
+}
 
 /// The style for standard output: its width, colours, characters.
 pub fn style() -> Style {

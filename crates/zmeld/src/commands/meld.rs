@@ -11,9 +11,9 @@ use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::observe::Melding;
 use zmeld_swap::watch::meld;
 
-use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::{output, progress};
+use crate::output::{self, Format};
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:

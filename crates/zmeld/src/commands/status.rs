@@ -8,9 +8,9 @@ use clap::Args;
 use zmeld_swap::status::findings::Severity;
 use zmeld_swap::status::page::{self, Status};
 
-use crate::args::{no_machine, Format, MachineArgs};
+use crate::args::{no_machine, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::output;
+use crate::output::{self, Format};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -25,9 +25,9 @@ use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
 use zmeld_report::{Document, Table};
 
-use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::{output, progress};
+use crate::output::{self, Format};
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -183,7 +183,7 @@ pub struct PlanArgs {
     pub profile: ProfileArgs,
 
     #[command(flatten)]
-    pub format: crate::args::Format,
+    pub format: output::Format,
 
     /// Print only the configuration, as a file for /etc/zmeld.toml
     #[arg(long, group = "format", help_heading = "Output")]
@@ -527,7 +527,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
     if let Some(missing) = &to.missing {
         return note(format!(
             "{} would suit this machine, and zmeld up cannot set that up here: {missing}.",
-            capital(&words)
+            report::capital(&words)
         ));
     }
     if !of_all {
@@ -568,14 +568,6 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         "sudo zmeld up sets up {what}; zmeld plan shows each step, zmeld down takes them back."
     );
     Advice::new(AdviceKind::Do, "setup", text)
-}
-
-/// The same with a capital at its head.
-pub(super) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|it| it.to_uppercase().collect());
-    let first: String = first.unwrap_or_default();
-    first + letters.as_str()
 }
 
 /// The command that sets up just that.

@@ -139,7 +139,15 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
-    Some(section.advice(Tone::Neutral, format!("{}.", super::capital(&text))))
+    Some(section.advice(Tone::Neutral, format!("{}.", capital(&text))))
+}
+
+/// The same with a capital at its head.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|it| it.to_uppercase().collect());
+    let first: String = first.unwrap_or_default();
+    first + letters.as_str()
 }
 
 fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
