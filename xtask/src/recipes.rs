@@ -97,7 +97,7 @@ const fn user_mode(name: &'static str, checks: bool) -> KernelRecipe {
         suite: "sid",
         series: ("", ""),
         fragments: match checks {
-            true => &["um.config", "um-debug.config"],
+            true => &["um.config", "um-kasan.config", "um-debug.config"],
             false => &["um.config"],
         },
         fixes: &["um-out-of-memory.patch"],
@@ -105,10 +105,14 @@ const fn user_mode(name: &'static str, checks: bool) -> KernelRecipe {
     }
 }
 
-const fn with_zword(name: &'static str, suite: &'static str) -> KernelRecipe {
+const fn with_zword(
+    name: &'static str,
+    suite: &'static str,
+    fragments: &'static [&'static str],
+) -> KernelRecipe {
     KernelRecipe {
         suite,
-        fragments: &["um.config", "um-zword.config"],
+        fragments,
         has_zword: true,
         ..user_mode(name, false)
     }
@@ -139,13 +143,16 @@ const fn stock(
     }
 }
 
+const ZWORD: &[&str] = &["um.config", "um-zword.config", "um-kasan.config"];
+
 #[rustfmt::skip]
 pub const RECIPES: &[KernelRecipe] = &[
     user_mode("um", false),
     user_mode("um-debug", true),
-    with_zword("um-zword", "sid"),
-    with_zword("um-zword-6.12", "bookworm-backports"),
-    with_zword("um-zword-7.3", "trixie-backports"),
+    with_zword("um-zword", "sid", ZWORD),
+    // With KASAN's frames a swap-out reaches the end of a task's stack there.
+    with_zword("um-zword-6.12", "bookworm-backports", &["um.config", "um-zword.config"]),
+    with_zword("um-zword-7.3", "trixie-backports", ZWORD),
     WATCHING,
     stock("6.1", "bookworm", ("6.1", "amd64")),
     stock("6.12", "bookworm-backports", ("6.12", "amd64")),
