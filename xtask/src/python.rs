@@ -27,11 +27,12 @@ fn is_usable(python: &str) -> bool {
 }
 
 /// The folder of the environment's programs, under the build's folder.
-fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
+fn environment(log: &Log, locks: &[PathBuf], folder: &str) -> Result<PathBuf> {
     let Some(python) = PYTHONS.iter().copied().find(|python| is_usable(python)) else {
         unavailable!("no Python of 3.10 or newer with venv");
     };
-    let wanted = workspace::read(lock)?;
+    let texts: Result<Vec<String>> = locks.iter().map(|lock| workspace::read(lock)).collect();
+    let wanted = texts?.concat();
     let folder = workspace::target().join(folder);
     let programs = folder.join("bin");
     let stamp = folder.join(STAMP);
@@ -41,17 +42,12 @@ fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
     let mut make = Command::new(python);
     make.args(["-m", "venv", "--clear"]).arg(&folder);
     let mut install = Command::new(programs.join("python"));
-    // A lock names all that is needed.
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-        "-r",
-    ]);
-    install.arg(lock);
+    // The locks name all that is needed.
+    install.args(["-m", "pip", "install", "--quiet", "--no-deps"]);
+    install.arg("--require-hashes");
+    for lock in locks {
+        install.arg("-r").arg(lock);
+    }
     for mut command in [make, install] {
         if !log.run(&mut command)?.succeeded() {
             unavailable!("its packages cannot be had, is there a network? The log says more");
@@ -66,11 +62,15 @@ pub const FLEET: &str = "fleet";
 /// Format, lints, types and tests; with Spark and many machines where `--long`.
 pub fn fleet(log: &Log, scope: TestScope) -> Result<Rest> {
     let long = scope == TestScope::Long;
-    let (lock, folder) = match long {
-        true => ("requirements-long.lock", "fleet-venv-long"),
-        false => ("requirements.lock", "fleet-venv"),
+    let (locks, folder): (&[_], _) = match long {
+        true => (
+            &["requirements.lock", "requirements-spark.lock"],
+            "fleet-venv-long",
+        ),
+        false => (&["requirements.lock"], "fleet-venv"),
     };
-    let programs = environment(log, &package().join(lock), folder)?;
+    let locks = Vec::from_iter(locks.iter().map(|lock| package().join(lock)));
+    let programs = environment(log, &locks, folder)?;
     // Its tests with the program are skipped where that does not build.
     let program = zmeld(log).ok();
     Ok(Box::new(move |log| {
@@ -135,7 +135,7 @@ fn passed(line: &str) -> Option<u64> {
 /// Program that makes mutants of C.
 pub fn mutate(log: &Log) -> Result<PathBuf> {
     let lock = workspace::root().join("xtask/mutants/requirements.lock");
-    Ok(environment(log, &lock, "mutants-venv")?.join("mutate"))
+    Ok(environment(log, &[lock], "mutants-venv")?.join("mutate"))
 }
 
 /// The manifest against the schemas of Kubernetes, and a container with just its rights.
@@ -174,7 +174,8 @@ pub const DUMPS: &str = "world-dumps";
 
 pub fn dumps(log: &Log) -> Result<Tally> {
     let scripts = workspace::root().join("xtask/dumps");
-    let programs = environment(log, &scripts.join("requirements.lock"), "dumps-venv")?;
+    let lock = scripts.join("requirements.lock");
+    let programs = environment(log, &[lock], "dumps-venv")?;
     let mut judge = Command::new(programs.join("python"));
     judge.arg(scripts.join("judge.py"));
     judge.args([&zmeld(log)?, &workspace::work_folder("dumps")?]);
@@ -190,7 +191,8 @@ fn scripts() -> PathBuf {
 }
 
 fn kubernetes_environment(log: &Log) -> Result<PathBuf> {
-    environment(log, &scripts().join("requirements.lock"), "kubernetes-venv")
+    let lock = scripts().join("requirements.lock");
+    environment(log, &[lock], "kubernetes-venv")
 }
 
 fn static_program(log: &Log) -> Result<PathBuf> {
@@ -213,7 +215,7 @@ mod tests {
     fn what_is_locked_comes_from_no_address() {
         for lock in [
             "fleet/requirements.lock",
-            "fleet/requirements-long.lock",
+            "fleet/requirements-spark.lock",
             "xtask/dumps/requirements.lock",
             "xtask/kubernetes/requirements.lock",
         ] {
