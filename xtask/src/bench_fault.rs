@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use zmeld_report::{Cell, Column, Table};
 
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
@@ -27,9 +27,6 @@ pub struct Options {
     /// Rounds: 3 of devices, 5 of zswap
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
-    /// The part of times on each program's pages alone, and the mean of all
-    #[arg(long)]
-    each: bool,
     /// One part alone
     #[arg(long, value_parser = [TIME.name, PRESSURE.name, LARGEST.name])]
     only: Option<String>,
@@ -182,32 +179,26 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
         program: module_build::guest_program(&log, kernel.recipe, &tests().join("footprint.c"))?,
     };
     let setting = timed_setting(&kernel);
-    let (mut tables, about) = match options.each {
-        true => bed.each_program()?,
-        false => {
-            let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
-            let mut runs = Vec::new();
-            for part in subject.parts {
-                if options.only.as_ref().is_none_or(|only| only == part.name) {
-                    runs.extend(bed.boot(part, &contents.bytes)?);
-                }
-            }
-            let tables = vec![
-                time_table(&runs, subject, &TIME),
-                time_table(&runs, subject, &PRESSURE),
-                largest_table(&runs, subject),
-            ];
-            let bars = bar_table(&runs);
-            ([tables, vec![bars]].concat(), contents.about)
+    let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
+    let mut runs = Vec::new();
+    for part in subject.parts {
+        if options.only.as_ref().is_none_or(|only| only == part.name) {
+            runs.extend(bed.boot(part, &contents.bytes)?);
         }
-    };
+    }
+    let mut tables = vec![
+        time_table(&runs, subject, &TIME),
+        time_table(&runs, subject, &PRESSURE),
+        largest_table(&runs, subject),
+        bar_table(&runs),
+    ];
     tables.retain(|table| !table.is_empty());
     let (time, largest) = (TIME.memory, LARGEST.memory);
     let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
     let provenance = [
         ("kernel", kernel.release.as_str()),
         ("bed", &setting),
-        ("contents", &about),
+        ("contents", &contents.about),
         ("memory", &memory),
     ];
     Ok(bench_runs::show(subject.title, &provenance, &tables))
@@ -260,57 +251,12 @@ impl Bed<'_> {
         };
         Ok(bench_runs::runs(&bench_runs::boot(self.kernel, &boot)?))
     }
-
-    /// A table a figure: a row a program; at last the geometric mean of what each has of zstd's.
-    fn each_program(&self) -> Result<(Vec<Table>, String)> {
-        let programs = pages::held_out_programs()?;
-        ensure!(!programs.is_empty(), pages::NONE);
-        let mut runs = Vec::new();
-        for (name, bytes) in &programs {
-            runs.push((name.as_str(), self.boot(&TIME, bytes)?));
-        }
-        let own: Vec<&str> = self.variants[1..].to_vec();
-        let table = |(title, figure): (&str, &str)| {
-            let value = |runs: &[Run], variant: &str| {
-                median(&of(runs, variant, TIME.name), figure).unwrap_or(f64::NAN)
-            };
-            let mut table = Table::new(title).column(Column::text("program"));
-            for variant in &own {
-                table = table.column(Column::number(&codec_of(variant)));
-            }
-            for (name, runs) in &runs {
-                let numbers = own.iter().map(|it| Cell::from(value(runs, it)));
-                table.row([Cell::from(*name)].into_iter().chain(numbers));
-            }
-            let mean = |variant: &str| {
-                let ratios = runs.iter();
-                let ratios = ratios.map(|(_, runs)| value(runs, variant) / value(runs, ZSWAP_ZSTD));
-                (ratios.map(f64::ln).sum::<f64>() / runs.len() as f64).exp()
-            };
-            let means = own.iter().map(|it| Cell::from(mean(it)));
-            table.row([Cell::from("mean, of zstd's")].into_iter().chain(means));
-            table
-        };
-        let figures = [
-            ("Bytes of the pool a page", "page_bytes"),
-            ("Fill, s", "fill_s"),
-            ("Mean fault, ns", "mean_ns"),
-        ];
-        let about = format!("{} programs that zword's tables never saw", programs.len());
-        Ok((figures.map(table).to_vec(), about))
-    }
 }
 
 fn cells_of(variant: &str) -> [Cell; 2] {
-    let (driver, _) = variant.split_once(':').unwrap_or((variant, ""));
-    [driver.into(), codec_of(variant).into()]
-}
-
-fn codec_of(variant: &str) -> String {
-    let (_, codec) = variant.split_once(':').unwrap_or_default();
-    codec
-        .replace(":checked", ", checked")
-        .replace(':', " level ")
+    let (driver, codec) = variant.split_once(':').unwrap_or((variant, ""));
+    let codec = codec.replace(":checked", ", checked");
+    [driver.into(), codec.replace(':', " level ").into()]
 }
 
 fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {

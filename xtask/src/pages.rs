@@ -142,8 +142,13 @@ pub struct HeldOut {
 
 /// Up to `wanted` of them; none where none are kept.
 pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
-    let programs = held_out_programs()?.into_iter();
-    let files: Vec<Vec<u8>> = programs.map(|(_, bytes)| bytes).collect();
+    let mut files: Vec<Vec<u8>> = Vec::new();
+    for program in programs()? {
+        let file = file_of(&program);
+        if !program.trains && file.exists() {
+            files.push(fs::read(&file).with_context(|| workspace::shown(&file))?);
+        }
+    }
     let bytes = in_turn(&files, wanted);
     if bytes.is_empty() {
         return Ok(None);
@@ -154,19 +159,6 @@ pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
         files.len()
     );
     Ok(Some(HeldOut { bytes, about }))
-}
-
-/// The kept pages of each program that tables never saw, by its name.
-pub fn held_out_programs() -> Result<Vec<(String, Vec<u8>)>> {
-    let mut found = Vec::new();
-    for program in programs()? {
-        let file = file_of(&program);
-        if !program.trains && file.exists() {
-            let bytes = fs::read(&file).with_context(|| workspace::shown(&file))?;
-            found.push((program.name, bytes));
-        }
-    }
-    Ok(found)
 }
 
 /// Of each file as many pages, from all over it, in turn one of each.
