@@ -17,7 +17,6 @@ pub struct Found {
 }
 
 impl Found {
-    /// All of it.
     pub fn all(mut self) -> Vec<Finding> {
         self.of_values.append(&mut self.of_several);
         self.of_values

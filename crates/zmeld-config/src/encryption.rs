@@ -26,7 +26,6 @@ pub enum EncryptionKind {
 /// How what is written to a drive is kept from whoever reads the drive.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Encryption {
-    /// It is not.
     #[default]
     None,
     /// A LUKS2 volume that a key file opens; outlives a reboot.
@@ -37,10 +36,7 @@ pub enum Encryption {
         cipher: Cipher,
     },
     /// dm-crypt with a key from the kernel's random numbers, new each boot.
-    Random {
-        /// How.
-        cipher: Cipher,
-    },
+    Random { cipher: Cipher },
 }
 
 /// A cipher of dm-crypt and the size of its key.

@@ -41,7 +41,6 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Notice => "notice",
@@ -224,7 +223,6 @@ macro_rules! catalogue {
         /// warning or a finding is then passed over in silence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
-        #[allow(missing_docs)] // docs/configuration.md and docs/findings.md say what each is.
         pub enum FindingId {
             $($name,)*
         }

@@ -9,12 +9,10 @@ use toml::{Table, Value};
 use super::key::{absolute, by, within};
 use super::{Bytes, GroupPattern, Percent, Span};
 
-/// A value that the kernel takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelValue {
     /// The kernel's name for it.
     pub name: String,
-    /// Its value.
     pub value: String,
     /// Its purpose, as the comment on the key begins.
     pub purpose: String,

@@ -7,7 +7,6 @@ use zmeld_linux::{FileError, HostError};
 
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.

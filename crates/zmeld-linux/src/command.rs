@@ -36,7 +36,6 @@ pub struct Invocation {
     /// looked up where the system has its commands, and nowhere else; for others in
     /// `PATH` first.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<OsString>,
     /// The argument that stands for an open file.
     pub object: Option<Object>,
@@ -88,7 +87,6 @@ impl Ending {
 #[derive(Debug, Clone)]
 pub struct Object {
     at: usize,
-    /// The file.
     pub file: Arc<File>,
 }
 
@@ -115,7 +113,6 @@ impl Invocation {
         self
     }
 
-    /// One argument more.
     pub fn arg(mut self, argument: impl Into<OsString>) -> Invocation {
         self.arguments.push(argument.into());
         self
@@ -150,7 +147,6 @@ impl fmt::Display for Invocation {
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Finished {
     /// Its exit code; none where a signal ended it.
     pub code: Option<i32>,

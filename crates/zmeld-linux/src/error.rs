@@ -36,7 +36,6 @@ impl FileError {
 
 /// Why a machine did not say or do what it was asked for.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum HostError {
     /// The system refused an operation on a file.

@@ -81,7 +81,6 @@ impl Sum {
         self.available_bytes
     }
 
-    /// All of it.
     pub fn bytes(&self) -> u64 {
         self.available_bytes
             .saturating_add(self.compressed_bytes())

@@ -16,7 +16,6 @@ pub const STATES: &str = "/sys/power/state";
 /// Offset of a swap file on its drive, in pages; 0 for a partition.
 const OFFSET: &str = "/sys/power/resume_offset";
 
-/// A machine's resume device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
     /// The device, as it is named there.

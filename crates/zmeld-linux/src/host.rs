@@ -133,7 +133,6 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// This machine.
     pub fn here() -> Host {
         Host::with("/", Arc::new(Direct))
     }
@@ -200,12 +199,10 @@ impl Host {
         self.access.now()
     }
 
-    /// The root directory.
     pub fn root(&self) -> &Path {
         self.tree.root()
     }
 
-    /// Its files.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -333,7 +330,6 @@ impl Host {
         }
     }
 
-    /// The numbers of all processes.
     pub fn processes(&self) -> Result<Vec<u32>, HostError> {
         let names = self.list("/proc")?.into_iter();
         Ok(names.filter_map(|name| name.parse().ok()).collect())

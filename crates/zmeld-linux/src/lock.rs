@@ -23,7 +23,6 @@ pub struct FileLock {
     file: File,
 }
 
-/// A lock's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The process that took it, where it is known and lives. A command that inherited the lock may

@@ -30,18 +30,15 @@ pub const YOUNGEST: usize = 2;
 /// A control group; the kernel may tell of several with one path, where all but one ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupGenerations {
-    /// Its memcg id.
     pub id: u64,
     /// Its path from the root of the hierarchy on, `/` for that.
     pub path: PathBuf,
-    /// Its nodes of memory.
     pub nodes: Vec<Node>,
 }
 
 /// A control group's memory on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
     pub node: u32,
     /// The generations, the oldest one first.
     pub generations: Vec<Generation>,
@@ -56,7 +53,6 @@ pub struct Generation {
     pub age_ms: u64,
     /// Pages of anonymous and shared memory.
     pub anonymous_pages: u64,
-    /// Pages of files.
     pub file_pages: u64,
 }
 

@@ -3,7 +3,6 @@
 //! Not by the `procfs` crate: that refuses the whole file where one line of some
 //! thirty is missing, and what is asked for here is any of them.
 
-/// The kernel's file.
 pub const PATH: &str = "/proc/meminfo";
 
 /// From this share of RAM on that can be had, the machine is not short of it: who waits then waits
@@ -20,7 +19,6 @@ pub fn is_enough(available_bytes: u64, total_bytes: u64) -> bool {
 pub struct Meminfo<'a>(&'a str);
 
 impl<'a> Meminfo<'a> {
-    /// Of that text.
     pub fn new(text: &'a str) -> Meminfo<'a> {
         Meminfo(text)
     }

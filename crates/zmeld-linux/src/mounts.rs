@@ -16,14 +16,12 @@ pub const PATH: &str = "/proc/self/mountinfo";
 /// The kernel has 100,000 mounts at the most; what is longer is refused.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// The device's numbers, as `stat` tells them of files on it.
     pub device: (u32, u32),
     /// The folder of the file system that is mounted, `/` for all of it.
     pub root: PathBuf,
-    /// Its mount point.
     pub point: PathBuf,
     /// The options of this mount, separated by commas.
     pub options: String,

@@ -27,11 +27,8 @@ use crate::process;
 pub enum LockedFile {
     /// Its mappings, with what is in RAM of each.
     Smaps,
-    /// Its page tables.
     Pagemap,
-    /// Its memory.
     Mem,
-    /// Its arguments.
     CommandLine,
     /// Resets referenced bits when written.
     ClearRefs,
@@ -115,7 +112,6 @@ const NO_WAIT: Duration = Duration::from_millis(1);
 const KNOWN_MAX: usize = 4096;
 const ROOT: u32 = 0;
 
-/// All waits so far.
 static WAITS: Mutex<Option<Waits>> = Mutex::new(None);
 
 /// Whether threads are left that wait, so that this process may not end as a whole.

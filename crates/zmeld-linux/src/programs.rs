@@ -24,7 +24,6 @@ const NAMED_MAX: usize = 4096;
 
 /// A program with pages in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // Names say it.
 pub struct Program {
     pub name: String,
     pub pid: u32,

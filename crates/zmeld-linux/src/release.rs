@@ -7,7 +7,6 @@ use crate::Host;
 /// The first two numbers of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion {
-    /// The first number.
     pub major: u32,
     /// The second number.
     pub minor: u32,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 /// One mapping, sizes in pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Names say it.
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
@@ -20,7 +19,6 @@ pub struct Mapping {
     pub inode: u64,
     /// Of its file's file system.
     pub device: (u32, u32),
-    /// Its name in smaps.
     pub name: Arc<str>,
     pub rss: u64,
     /// Of these, touched since that was last forgotten.
@@ -35,7 +33,6 @@ pub struct Mapping {
     pub huge: u64,
     /// Of hugetlbfs.
     pub hugetlb: u64,
-    /// Its flags.
     pub flags: VmFlags,
 }
 
@@ -77,7 +74,6 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Of that text.
     pub fn new(text: R, page_size: u64) -> Self {
         Reader {
             text,

@@ -9,14 +9,12 @@ use crate::Host;
 /// The largest page that a kernel has.
 pub const PAGE_MAX: usize = 64 << 10;
 
-/// A header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwapHeader {
     /// The page size that it was made for.
     pub page_bytes: u64,
     /// How large the area is, with the header.
     pub size_bytes: u64,
-    /// Its UUID.
     pub uuid: [u8; 16],
     /// Its label; empty where it has none.
     pub label: String,

@@ -32,7 +32,6 @@ impl Tree {
         Tree { root: root.into() }
     }
 
-    /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -186,7 +185,6 @@ impl Folder {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Metadata of a file in it.
     pub fn metadata(&self, name: &str) -> io::Result<Metadata> {
         File::from(self.open(name, OFlags::PATH)?).metadata()
     }

@@ -47,7 +47,6 @@ impl Recording {
 
 /// One machine with its load and rules: everything but the policy. It must have been checked.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct SimulationCase {
     pub machine: NumaMachine,
     pub scheduler: Scheduler,
@@ -182,7 +181,6 @@ struct Engine<'a> {
     domains: Domains,
     processes: Vec<Process<'a>>,
     processors: Vec<Processor>,
-    /// The processors of each node.
     by_node: Vec<std::ops::Range<usize>>,
     node_load: Vec<u32>,
     node_used: Vec<u64>,

@@ -167,12 +167,10 @@ impl NumaMachine {
         Ok(())
     }
 
-    /// Nodes.
     pub fn nodes(&self) -> usize {
         self.slit.len()
     }
 
-    /// Processors in all.
     pub fn processors_total(&self) -> usize {
         self.processors.iter().sum()
     }

@@ -72,7 +72,6 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Adds another's.
     pub fn add(&mut self, other: &Self) {
         self.remote += other.remote;
         self.faulting += other.faulting;
@@ -84,7 +83,6 @@ impl Stalls {
 
 /// One process. Times in picoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct ProcessOutcome {
     pub arrival: u64,
     pub finish: u64,
@@ -138,7 +136,6 @@ impl Timeline {
 
 /// Everything one simulation found.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Outcome {
     /// From time 0 to the end of the last process, in picoseconds: the study's measure.
     pub total_time: u64,

@@ -164,7 +164,6 @@ impl FromStr for PolicyName {
     }
 }
 
-/// A policy in one simulation.
 #[derive(Debug)]
 pub struct Policy {
     name: PolicyName,
@@ -250,7 +249,6 @@ pub struct PolicySettings {
 }
 
 impl PolicySettings {
-    /// Checks the settings.
     pub fn check(&self) -> Result<(), (&'static str, (&'static str, String))> {
         let (full, autonuma) = (&self.full, &self.autonuma);
         let (any, some) = (0.0..=1e9, 0.001..=1e9);

@@ -50,7 +50,6 @@ pub const METRICS: &[Metric] = &[
 /// All replications of one case under several policies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Replications {
-    /// The policies.
     pub policies: Vec<PolicyName>,
     /// By policy, then metric, then replication.
     pub samples: Vec<Vec<Vec<f64>>>,

@@ -74,9 +74,7 @@ struct ScenarioSpec {
     free: Vec<FreeParameter>,
 }
 
-/// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Scenario {
     pub name: String,
     pub seed: u64,
@@ -100,7 +98,6 @@ pub struct ScenarioText {
 }
 
 impl ScenarioText {
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path);
         let text = text.map_err(|cause| FileError::new("read", path, cause))?;

@@ -43,7 +43,6 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Checks the settings.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, found, least) in [
             ("slice_ms", self.slice_ms, 0.001),

@@ -29,9 +29,7 @@ use crate::time::{from_ms, from_ns, SECOND};
     expecting = "write a number, or as { mean = 500, shape = \"exponential\" }"
 )]
 pub enum Quantity {
-    /// The same for all.
     Same(f64),
-    /// Drawn for each process.
     Distribution(Distribution),
 }
 
@@ -65,7 +63,6 @@ pub enum DistributionShape {
 }
 
 impl Quantity {
-    /// The mean.
     pub fn mean(&self) -> f64 {
         match self {
             Self::Same(value) => *value,
@@ -132,7 +129,6 @@ impl Quantity {
 /// When processes are submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "pattern", deny_unknown_fields)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Arrivals {
     /// All at time 0.
     Together,
@@ -145,7 +141,6 @@ pub enum Arrivals {
 /// Placement of new processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "place", deny_unknown_fields)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub enum StartNode {
     /// On the processor with the shortest queue (`exec` balancing); the lowest number wins.
     LeastLoaded,
@@ -164,7 +159,6 @@ const PROCESSES_MAX: usize = 1_000_000;
 /// A set of processes.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)] // Names say it.
 pub struct Workload {
     /// How many; where a scenario does not say, six for each processor.
     #[default = 50]
@@ -227,7 +221,6 @@ impl ReferenceCycle {
 
 /// One process, ready to be simulated. Times in picoseconds.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct ProcessPlan {
     pub arrival: u64,
     pub refs: u64,
@@ -256,7 +249,6 @@ impl ProcessPlan {
 }
 
 impl Workload {
-    /// Checks the workload for a machine.
     pub fn check(&self, machine: &NumaMachine) -> Result<(), (&'static str, String)> {
         within(
             "processes",

@@ -76,7 +76,6 @@ impl Section {
         self.block(Block::Advice(tone, text.into()))
     }
 
-    /// Adds names with values.
     pub fn values<K: Into<String>, V: Into<String>>(
         self,
         values: impl IntoIterator<Item = (K, V)>,
@@ -103,7 +102,6 @@ impl Section {
         self.block(Block::Code(code.into()))
     }
 
-    /// Adds a table.
     pub fn table(self, table: Table) -> Self {
         self.block(Block::Table(table))
     }
@@ -175,7 +173,6 @@ impl Document {
         parts.join("\n")
     }
 
-    /// The document in GitHub's Markdown.
     pub fn to_markdown(&self) -> String {
         let mut parts = Vec::new();
         if !self.title.is_empty() {

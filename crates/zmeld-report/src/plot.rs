@@ -19,7 +19,6 @@ use crate::palette::SERIES;
 use crate::text;
 use crate::units::Unit;
 
-/// Label and unit of an axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
     label: String,
@@ -37,7 +36,6 @@ impl Axis {
         }
     }
 
-    /// Zero is always on the axis.
     pub fn from_zero(mut self) -> Self {
         self.from_zero = true;
         self
@@ -48,7 +46,6 @@ impl Axis {
     }
 }
 
-/// A plot that is drawn.
 #[derive(Debug, Clone)]
 pub struct Plot {
     title: String,

@@ -35,7 +35,6 @@ pub struct Envelope<T> {
 
 /// Why a text is not the result that was asked for.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum SchemaError {
     /// Not JSON, or a field is missing or of another type.

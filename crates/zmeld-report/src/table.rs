@@ -11,7 +11,6 @@ mod terminal;
 use crate::text;
 use crate::units::{self, Estimate, Unit};
 
-/// One value of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Cell {
@@ -199,7 +198,6 @@ impl Column {
         matches!(self.kind, Kind::Number(_))
     }
 
-    /// Its heading.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -322,7 +320,6 @@ impl Table {
         table
     }
 
-    /// Each column with its cells.
     pub fn columns(&self) -> impl Iterator<Item = (&Column, Vec<&Cell>)> {
         let columns = self.columns.iter().enumerate();
         columns.map(|(at, column)| (column, self.rows.iter().map(|it| &it.cells[at]).collect()))

@@ -35,7 +35,6 @@ const GROUP: char = '\u{202f}';
 /// Meaning of a number, and so its form and its name in a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs)] // Names say it.
 pub enum Unit {
     /// A number without a unit, three significant digits.
     Number,
@@ -165,12 +164,10 @@ impl Estimate {
         Estimate::new(value, value - half_width, value + half_width)
     }
 
-    /// A value that is known exactly.
     pub fn exact(value: f64) -> Self {
         Estimate::new(value, value, value)
     }
 
-    /// Whether there is an interval at all.
     pub fn has_interval(&self) -> bool {
         self.low.is_finite() && self.high.is_finite() && self.low < self.high
     }

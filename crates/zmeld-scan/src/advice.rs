@@ -43,7 +43,6 @@ fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
     codecs.filter(|codec| codec.offered != Some(false))
 }
 
-/// Verdict on the codecs.
 pub fn measured(result: &ScanResult) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
     if result.codecs.is_empty() {

@@ -17,12 +17,10 @@ use crate::result::CodecTimes;
 pub struct Candidate {
     /// The name: with its level if that is not the default.
     pub name: String,
-    /// The codec.
     pub codec: Codec,
 }
 
 impl Candidate {
-    /// Opens the codec that the spec names.
     pub fn open(spec: &CodecSpec) -> Result<Candidate, ScanError> {
         Ok(Candidate {
             name: spec.to_string(),
@@ -30,7 +28,6 @@ impl Candidate {
         })
     }
 
-    /// Opens all of them.
     pub fn open_all(specs: &[CodecSpec]) -> Result<Vec<Candidate>, ScanError> {
         specs.iter().map(Candidate::open).collect()
     }

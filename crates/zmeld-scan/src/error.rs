@@ -6,7 +6,6 @@ use crate::advice;
 
 /// Why a scan has no result.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum ScanError {
     /// The source cannot be read.

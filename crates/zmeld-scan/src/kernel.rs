@@ -6,7 +6,6 @@ use zmeld_store::{ChainRule, Geometry};
 /// Parameters of page memory in the kernel's pool.
 #[derive(Clone)]
 pub struct PoolModel {
-    /// zsmalloc's geometry.
     pub geometry: Geometry,
     /// Longest chain of pages in a span.
     pub chain: u32,

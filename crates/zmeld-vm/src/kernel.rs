@@ -8,7 +8,6 @@ use zmeld_linux::Host;
 
 use crate::Error;
 
-/// A kernel that is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// Its image, as QEMU boots it.
@@ -17,11 +16,9 @@ pub struct Kernel {
     pub release: String,
     /// The folder of its modules; none where there is none.
     pub modules: Option<PathBuf>,
-    /// Program that starts it.
     pub kind: KernelKind,
 }
 
-/// Program that starts a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
     /// QEMU: an image for x86-64.

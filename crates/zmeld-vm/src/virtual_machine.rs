@@ -29,11 +29,9 @@ const PROBE_MAX: Duration = Duration::from_secs(20);
 /// A disk. As fast as it can where a rate is none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk {
-    /// The file that it is.
     pub file: PathBuf,
     /// Its serial number, in QEMU.
     pub serial: Option<String>,
-    /// Treatment of writes.
     pub writes: DiskWrites,
     /// Bytes per second that are read at most.
     pub read_bytes_per_s: Option<u64>,
@@ -45,7 +43,6 @@ pub struct Disk {
     pub writes_per_s: Option<u64>,
 }
 
-/// Treatment of writes to a disk of QEMU's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DiskWrites {
     /// It goes past this machine's page cache, so that times are a disk's.
@@ -59,7 +56,6 @@ pub enum DiskWrites {
 
 /// Use of a guest's two lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Lines {
     /// The kernel's messages go to one file and what the guest writes to its line
     /// ([`VirtualMachine::line_device`]) to the other. User-mode Linux has them on standard
@@ -70,9 +66,7 @@ pub enum Lines {
     OfScript { messages: PathBuf },
 }
 
-/// A machine.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct VirtualMachine {
     /// The kernel's image, or user-mode Linux.
     pub kernel: PathBuf,

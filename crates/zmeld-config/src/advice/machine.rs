@@ -63,7 +63,6 @@ pub struct Feature {
 }
 
 impl Machine {
-    /// Looks at a machine.
     pub fn read(host: &Host) -> Result<Machine, HostError> {
         let memory = memory(host)?;
         let kernel = host

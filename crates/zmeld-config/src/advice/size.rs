@@ -29,7 +29,6 @@ const MARGIN: f64 = 1.2;
 /// Bytes of table that a device keeps for each page of its size.
 pub const SLOT_BYTES: u64 = 16;
 
-/// Basis of a size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
     /// Bytes of pages for each byte of memory used.
@@ -143,7 +142,6 @@ impl Sizing {
         }
     }
 
-    /// Why it has this size.
     pub fn why(&self) -> String {
         if !self.measured {
             return "half of RAM: nothing was measured, and pages are expected to get 2 times \

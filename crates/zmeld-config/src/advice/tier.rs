@@ -11,10 +11,8 @@ use crate::advice::module::{way_to_module, ModulePresence};
 use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
 use crate::tier::TierKind;
 
-/// Inputs of a recommendation.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The machine.
     pub machine: Machine,
     /// Bytes of a page.
     pub page_size: u64,
@@ -220,7 +218,6 @@ impl Facts {
 
 /// Choices of the machine's owner.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Preferences {
     pub kind: Option<TierKind>,
     pub size_bytes: Option<u64>,

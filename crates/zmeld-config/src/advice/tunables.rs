@@ -10,7 +10,6 @@
 //! which pays where neighbours come with the same move of a drive's head, and costs
 //! decompressing pages that nobody asked for where all swap is in RAM.
 
-/// A machine's swap kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapKinds {
     /// Compressed devices in RAM. zswap is none: it stands in front of drives.

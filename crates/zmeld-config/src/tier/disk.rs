@@ -49,9 +49,7 @@ pub struct DiskSwap {
 /// Swap space of a disk tier.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A block device.
     Device(Location),
-    /// A file.
     File {
         /// Its absolute path.
         path: PathBuf,
@@ -76,7 +74,6 @@ impl DiskSwap {
         )
     }
 
-    /// Encrypts what is written.
     pub fn encrypted(self, how: Encryption) -> DiskSwap {
         let (encryption, key_file, cipher) = match how {
             Encryption::None => (EncryptionKind::None, None, Cipher::default()),

@@ -74,7 +74,6 @@ impl Kind {
         }
     }
 
-    /// Its kind in the file.
     pub fn kind(&self) -> TierKind {
         match self {
             Kind::Ram(device) => match device.driver {
@@ -109,7 +108,6 @@ impl Kind {
         }
     }
 
-    /// The device in RAM, where it is one.
     pub fn ram(&self) -> Option<&RamDevice> {
         match self {
             Kind::Ram(device) => Some(device),

@@ -57,17 +57,14 @@ pub struct Settings {
     pub kernel: Option<PathBuf>,
 }
 
-/// Progress of an experiment.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// Something worth knowing that stops nothing.
     Note(&'a str),
-    /// A run begins.
     Begins {
         /// Of which variant and case, or with which limit.
         what: String,
-        /// Runs done.
         done: usize,
         /// At most so many in all, where that is known.
         of: Option<usize>,

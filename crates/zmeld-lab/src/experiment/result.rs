@@ -138,7 +138,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// How it ended, in words.
     pub fn words(&self) -> &str {
         match self {
             Outcome::Finished => "finished",
@@ -232,12 +231,10 @@ impl Experiment {
         }
     }
 
-    /// Facts about a case.
     pub fn facts(&self, case: &str) -> Option<&CaseFacts> {
         self.cases.iter().find(|facts| facts.case == case)
     }
 
-    /// Whether a case is run with a variant.
     pub fn takes_part(&self, case: usize, variant: usize) -> bool {
         let (case, variant) = (&self.recipe.cases[case], &self.recipe.variants[variant]);
         if variant.unlimited && case.limit.is_none() {

@@ -20,7 +20,6 @@ use zmeld_linux::{pressure, Host};
 use crate::error::Error;
 use crate::name::{self, is_left_behind};
 
-/// The hierarchy for groups.
 pub fn hierarchy() -> Result<Hierarchy, Error> {
     let missing = |what: String| Error::Missing(format!("no memory controller: {what}"));
     let found = Hierarchy::find(&Host::here()).map_err(|err| missing(err.to_string()))?;

@@ -30,7 +30,6 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// This machine.
     pub fn here(cgroup_version: u8) -> HostFacts {
         let first = |path: &str| Host::here().read(path).unwrap_or_default();
         let info = first("/proc/cpuinfo");

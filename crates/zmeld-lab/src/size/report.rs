@@ -10,7 +10,6 @@ use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;
 use crate::measure::HostFacts;
 
-/// Adds the machine's facts.
 pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
     document
         .provenance(
@@ -209,7 +208,6 @@ fn own_time(search: &SizeSearch) -> Option<String> {
     ))
 }
 
-/// Doubt about a variant's answer.
 fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
     if let Some(why) = &variant.left_out {
         return Some(format!("{} is left out: {why}", variant.name));
@@ -283,7 +281,6 @@ fn within_reach(step: &Step, top: f64) -> Estimate {
     Estimate::new(all.value, all.low.clamp(0.0, all.value), high)
 }
 
-/// Every run in a row.
 pub fn runs_table(search: &SizeSearch) -> Table {
     let unlimited = search.unlimited.iter().map(|run| ("no limit", None, run));
     let limited = search.variants.iter().flat_map(|variant| {
@@ -331,7 +328,6 @@ fn facts(search: &SizeSearch) -> String {
     )
 }
 
-/// The result.
 pub fn document(search: &SizeSearch) -> Document {
     let mut lead = answer(search);
     if search.interrupted {

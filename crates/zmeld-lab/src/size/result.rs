@@ -212,7 +212,6 @@ impl SizeRun {
 }
 
 impl Step {
-    /// The runs that finished.
     pub fn finished(&self) -> impl Iterator<Item = &SizeRun> {
         let runs = self.runs.iter();
         runs.filter(|run| run.outcome == Outcome::Finished)
@@ -237,7 +236,6 @@ impl VariantSearch {
         )
     }
 
-    /// The step of a limit.
     pub fn step(&self, limit_bytes: u64) -> Option<&Step> {
         self.steps
             .iter()

@@ -40,7 +40,6 @@ pub enum Verdict {
     Undecided,
 }
 
-/// Rule that decides a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LimitRule {
     /// The largest ratio to an unlimited run that is allowed: 1.05.
@@ -170,7 +169,6 @@ mod tests {
     struct Simulated {
         /// From here down it is slower, bytes.
         needs: u64,
-        /// Below that it is killed.
         killed_below: u64,
         /// How much slower with half of what it needs.
         steepness: f64,

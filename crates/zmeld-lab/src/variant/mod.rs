@@ -108,7 +108,6 @@ impl Variant {
         self.has_kind("zswap")
     }
 
-    /// Whether a tier of it is of that kind.
     pub fn has_kind(&self, kind: &str) -> bool {
         let mut tiers = self.tier.values();
         tiers.any(|tier| tier.get("kind").and_then(toml::Value::as_str) == Some(kind))
@@ -333,7 +332,6 @@ impl AppliedVariant {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// Takes it back.
     pub fn undo(mut self) -> Result<(), Error> {
         self.take_back()
     }

@@ -61,9 +61,7 @@ pub const NO_LIMIT: u64 = 1 << 62;
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Version of its files.
     pub version: Version,
-    /// Its mount point.
     pub top: PathBuf,
     /// The group that is mounted there, `/` for all of them.
     root: PathBuf,

@@ -42,7 +42,6 @@ pub(super) struct Sought<'a> {
     pub named: Vec<&'a GroupPattern>,
 }
 
-/// Which quota a group is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quota {
     Protected,
@@ -50,7 +49,6 @@ enum Quota {
     Other,
 }
 
-/// A group that was looked at.
 #[derive(Debug)]
 pub struct VisitedGroup {
     /// Its directory,

@@ -44,7 +44,6 @@ impl GroupPattern {
     }
 }
 
-/// The names in a path.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }

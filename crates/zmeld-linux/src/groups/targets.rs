@@ -39,7 +39,6 @@ pub struct Selection<'a> {
     pub protect_cut_off: bool,
 }
 
-/// Chosen groups.
 #[derive(Debug, Default)]
 pub struct Targets {
     /// Directories, with the groups' paths as they are shown.
@@ -189,7 +188,6 @@ impl Targets {
 
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// Why it is protected.
     why: Option<&'static str>,
     /// Why all that is below it is, too, whether the rule names it or not.
     why_below: Option<&'static str>,

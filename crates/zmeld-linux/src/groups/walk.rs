@@ -36,7 +36,6 @@ pub const GROUPS_MAX: usize = 1 << 17;
 /// Names of groups that are still to be entered take no more, in bytes.
 const NAMES_BYTES: usize = 32 << 20;
 
-/// A group that is open.
 #[derive(Debug)]
 pub struct OpenGroup {
     folder: Folder,

@@ -76,7 +76,6 @@ fn nothing_moved(scenario: &Scenario) -> String {
 /// What a comparison rests on.
 #[derive(Clone, Copy, PartialEq)]
 enum Samples {
-    /// Nothing is random.
     Exact,
     /// One of many possible runs.
     Single,

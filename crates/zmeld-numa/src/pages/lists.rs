@@ -6,7 +6,6 @@ use crate::machine::{presets, NumaMachine, UNREACHABLE};
 use crate::policy::ALL;
 use zmeld_report::{Cell, Column, Document, Section};
 
-/// The presets.
 pub fn machines() -> Document {
     let table = zmeld_report::table!("Presets", for machine in presets(),
         where {
@@ -30,7 +29,6 @@ pub fn machines() -> Document {
     )
 }
 
-/// One machine.
 pub fn machine(machine: &NumaMachine) -> Document {
     let nodes = zmeld_report::table!("Nodes", for node in 0..machine.nodes(),
         where {

@@ -149,7 +149,6 @@ fn verdict(judged: &JudgedClaim) -> &'static str {
 struct Figure {
     title: &'static str,
     text: &'static str,
-    /// Whether a point is on it.
     is_on: fn(&StudyPoint) -> bool,
     /// The quantity.
     x: fn(&StudyPoint) -> u32,

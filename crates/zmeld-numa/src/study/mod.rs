@@ -20,7 +20,6 @@ pub use measure::MeasuredPoint;
 pub use points::{points, StudyPoint};
 pub use shapes::ShapeFinding;
 
-/// The study's scenario.
 pub const SCENARIO: &str = include_str!("../../scenarios/study.toml");
 
 /// The study's scenario as a source of variants.
@@ -48,7 +47,6 @@ pub struct Reproduction {
 }
 
 impl Reproduction {
-    /// A point's results.
     pub fn at(&self, point: StudyPoint) -> Option<&MeasuredPoint> {
         self.points.iter().find(|measured| measured.point == point)
     }

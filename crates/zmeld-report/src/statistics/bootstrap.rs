@@ -45,7 +45,6 @@ impl Interval {
     }
 }
 
-/// The usual level.
 pub const LEVEL: f64 = 0.95;
 
 /// The level at which intervals of two variants may be compared by eye: where two

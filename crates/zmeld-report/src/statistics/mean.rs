@@ -13,12 +13,10 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Lower end.
     pub fn low(&self) -> f64 {
         self.value - self.half_width
     }
 
-    /// Upper end.
     pub fn high(&self) -> f64 {
         self.value + self.half_width
     }
@@ -37,7 +35,6 @@ fn student_t95(freedom: usize) -> f64 {
     StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::NAN, |law| law.inverse_cdf(0.975))
 }
 
-/// The mean of independent samples.
 pub fn mean(samples: &[f64]) -> Interval {
     ratio(samples, &vec![1.0; samples.len()])
 }

@@ -12,7 +12,6 @@ use statrs::distribution::{ContinuousCDF, Normal};
 /// ways stay below 2^53 here, so that they are exact.
 const EXACT_MAX: usize = 50;
 
-/// The test's outcome.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MannWhitney {
     /// Pairs in which the first sample's value is the larger; equal values count half.

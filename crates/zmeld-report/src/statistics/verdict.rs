@@ -37,10 +37,8 @@ impl Direction {
     }
 }
 
-/// The runs of one variant.
 #[derive(Debug, Clone)]
 pub struct VariantRuns {
-    /// The variant.
     pub variant: String,
     /// Measured values, in the order of the runs.
     pub values: Vec<f64>,

@@ -11,7 +11,6 @@ use zmeld_linux::HostError;
 
 /// Why a source cannot be opened or read at all.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file, a device or a `/proc` entry.

@@ -35,10 +35,8 @@ impl RegionId {
     pub const MAX: RegionId = RegionId((1 << 24) - 1);
 }
 
-/// Owner of a region.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[allow(missing_docs)] // Names say it.
 pub enum Owner {
     Process {
         pid: i32,
@@ -57,7 +55,6 @@ pub enum Owner {
     Stdin,
 }
 
-/// Kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RegionKind {
@@ -77,9 +74,7 @@ pub enum RegionKind {
     SwapDevice,
     /// A regular file or block device, read as pages.
     File,
-    /// A segment of a memory dump.
     Dump,
-    /// A stream.
     Stdin,
 }
 
@@ -101,12 +96,9 @@ impl RegionKind {
     }
 }
 
-/// Memory region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Its owner.
     pub owner: Owner,
-    /// Its kind of memory.
     pub kind: RegionKind,
     /// Position of page 0, in bytes: an address in the process; 0 for files, dumps, devices and
     /// streams.
@@ -174,7 +166,6 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Adds another worker's counts.
     pub fn add(&mut self, other: &Counted) {
         self.delivered += other.delivered;
         self.anon_present += other.anon_present;
@@ -214,7 +205,6 @@ pub enum SkipReason {
     DeviceMapping,
     /// Pages of hugetlbfs, which are never swapped.
     HugeTlb,
-    /// A kernel thread.
     KernelThread,
     /// The process that does the reading.
     Myself,
@@ -263,7 +253,6 @@ pub struct Skipped {
     pub pages: u64,
 }
 
-/// Skips by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Skips(pub BTreeMap<SkipReason, Skipped>);
 
@@ -307,7 +296,6 @@ impl Skips {
 
 /// Something the reader of a result should know about how exact it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // Their names say what the fields are.
 #[non_exhaustive]
 pub enum Note {
     /// Physical frame numbers are hidden: sharing between processes is guessed
@@ -414,7 +402,6 @@ impl fmt::Display for Note {
 
 /// Findings of a visit beside the bytes.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)] // Names say it.
 pub struct Visit {
     /// Every region of which a page was delivered; index is the region's number.
     pub regions: Vec<Region>,
@@ -430,7 +417,6 @@ pub struct Visit {
 /// Takes the pages that a source delivers, from several threads at once.
 pub type Sink<'a> = &'a (dyn Fn(Batch<'_>) + Sync);
 
-/// A source of pages.
 pub trait Source: Send + Sync {
     /// The source in a few words, for a heading: `process 1234 and its children`.
     fn describe(&self) -> String;

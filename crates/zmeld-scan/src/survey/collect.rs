@@ -43,7 +43,6 @@ impl SharedPages {
     }
 }
 
-/// A sampled page.
 enum Sampled {
     Page(Box<[u8]>),
     Measured(PoolBytes),

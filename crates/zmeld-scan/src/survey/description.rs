@@ -37,7 +37,6 @@ pub struct MachineDescription {
 }
 
 impl MachineDescription {
-    /// As it is now.
     pub fn look(host: &Host) -> MachineDescription {
         let text = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
         let memory = text(meminfo::PATH).unwrap_or_default();

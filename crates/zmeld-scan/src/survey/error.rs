@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // The messages say it.
 pub enum Error {
     #[error(
         "there is no key {}: copy the fleet's there, or make the first with zmeld scan \

@@ -12,7 +12,6 @@ use zmeld_linux::{file, FileError};
 use crate::survey::sketch::Hash;
 use crate::survey::Error;
 
-/// Default path of the key.
 pub const PATH: &str = "/etc/zmeld/fleet.key";
 
 const SECRET_BYTES: usize = 32;

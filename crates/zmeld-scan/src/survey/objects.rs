@@ -81,7 +81,6 @@ pub(crate) fn class_sums<'a>(
     told.map(coarse).collect()
 }
 
-/// One page's measurements.
 pub(crate) struct Objects {
     pool: PoolModel,
     codecs: Vec<CodecMeasurement>,

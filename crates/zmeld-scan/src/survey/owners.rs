@@ -13,12 +13,10 @@ use crate::survey::description::of_host;
 /// Bytes of a name that a command line gives.
 const NAME_MAX: usize = 128;
 
-/// Kind of owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnerKind {
     Service,
     Scope,
-    /// A user's sessions.
     User,
     /// Another control group.
     Cgroup,
@@ -103,13 +101,11 @@ impl fmt::Display for Pod {
     }
 }
 
-/// Owner of processes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// Its name in the survey, which no other owner has.
     pub id: String,
     pub kind: OwnerKind,
-    /// Its name for people.
     pub name: String,
     /// Of a container in Kubernetes, its pod.
     pub pod: Option<Pod>,
@@ -174,7 +170,6 @@ impl Owner {
 struct Groups {
     /// With the one of version 2 first, then those of version 1 that say the most.
     paths: Vec<String>,
-    /// Group it is charged to.
     memory: Option<String>,
 }
 

@@ -14,7 +14,6 @@ use zmeld_linux::{pressure, Host};
 
 use crate::survey::Error;
 
-/// The kernel's file of memory pressure.
 pub const PATH: &str = "/proc/pressure/memory";
 
 /// Some task waited for memory so much of the last 10 seconds, in percent.

@@ -53,7 +53,6 @@ pub const SKETCH_MAX: u32 = 1 << 20;
 /// Default sketch size.
 pub const SKETCH: u32 = 1024;
 
-/// Options of a survey.
 #[derive(Debug, Clone)]
 pub struct SurveyOptions {
     /// Which processes' memory; a survey for a fleet is of all.
@@ -129,7 +128,6 @@ impl OwnerResult {
     }
 }
 
-/// Survey of a machine.
 #[derive(Debug, Clone)]
 pub struct Survey {
     pub(crate) machine: String,
@@ -472,7 +470,6 @@ impl Reading<'_> {
     }
 }
 
-/// State of one owner's pages.
 struct OwnerState<'a> {
     collector: Collector,
     objects: &'a mut Objects,

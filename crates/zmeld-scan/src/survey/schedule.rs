@@ -21,7 +21,6 @@ impl Schedule {
         }
     }
 
-    /// The moment of the first survey.
     pub fn first(&self, now: SystemTime) -> SystemTime {
         now + SOON.min(self.every).mul_f64(fastrand::f64())
     }

@@ -39,7 +39,6 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A number that is known.
     pub fn exact(value: f64) -> Estimate {
         Estimate {
             value,
@@ -70,13 +69,11 @@ impl Estimate {
     }
 }
 
-/// A content of a sketch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SketchRow<T> {
     pub hash: Hash,
     /// Pages that have it.
     pub count: u64,
-    /// Its data.
     pub content: T,
 }
 
@@ -112,7 +109,6 @@ impl<T: Copy> Sketch<T> {
         }
     }
 
-    /// The share of all contents that is in it.
     pub fn share(&self) -> f64 {
         match self.theta {
             ALL => 1.0,
@@ -186,7 +182,6 @@ impl<T> SketchBuilder<T> {
         gone
     }
 
-    /// Kept contents, mutable.
     pub fn contents_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.rows.values_mut().map(|(_, content)| content)
     }

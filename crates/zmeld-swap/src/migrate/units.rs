@@ -20,18 +20,14 @@ use zmeld_linux::fstab::{unit_name, Fstab};
 /// A file or link below a directory of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Its path below the directory.
     pub path: PathBuf,
-    /// Its content.
     pub content: Content,
 }
 
 /// A [`Unit`]'s content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A file with that text.
     Text(String),
-    /// A symbolic link to that path.
     Link(PathBuf),
 }
 

@@ -5,7 +5,6 @@ use zmeld_config::{Config, Kind};
 /// The setup since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Applied {
-    /// Its configuration.
     pub config: Config,
     /// Whether the last run came to its end.
     pub complete: bool,
@@ -17,7 +16,6 @@ pub struct Applied {
 /// A tier that was set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppliedTier {
-    /// Its name in the configuration.
     pub name: String,
     /// The RAM device that was made for it: `zram1`.
     pub device: Option<String>,
@@ -48,7 +46,6 @@ impl Applied {
             .find(|tier| tier.area.as_deref() == Some(path))
     }
 
-    /// The tier that is zswap.
     pub fn zswap(&self) -> Option<&AppliedTier> {
         let of = |tier: &&AppliedTier| Some(&self.config.tier(&tier.name)?.kind);
         let is_zswap = |tier: &&AppliedTier| matches!(of(tier), Some(Kind::Zswap(_)));

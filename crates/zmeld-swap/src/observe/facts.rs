@@ -6,19 +6,15 @@ use std::path::PathBuf;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::Host;
 
-/// The service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Names say it.
 pub enum Services {
     Systemd,
     OpenRc,
     Unknown,
 }
 
-/// Facts for a way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// The service manager.
     pub services: Services,
     /// zmeld's units that are installed or exported; its generator makes others.
     pub units: Vec<String>,
@@ -66,7 +62,6 @@ impl Facts {
         Some(top.join(group.trim_start_matches('/')).join(file))
     }
 
-    /// Says how to list groups.
     pub fn list_groups(&self) -> String {
         match (self.services, &self.groups) {
             (Services::Systemd, _) => "systemd-cgls lists the groups".to_owned(),

@@ -25,7 +25,6 @@ use zmeld_linux::boot::uptime;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
-/// The file of the counters.
 pub const FILE: &str = "/run/zmeld/counters.json";
 const SCHEMA: &str = "zmeld.counters/2";
 /// How many processes experiments have had the kernel kill since boot, on purpose.
@@ -260,7 +259,6 @@ impl Lately {
         self.rose(&of_group(&group.path, "refused"))
     }
 
-    /// Writes that a device refused.
     pub fn failed_writes(&self, device: &Device) -> u64 {
         self.rose(&failed_writes(&device.name))
     }

@@ -69,7 +69,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The machine.
     pub fn host(&self) -> &'a Host {
         self.host
     }

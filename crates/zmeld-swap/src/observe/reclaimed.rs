@@ -8,7 +8,6 @@ pub use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
-/// The note's file.
 pub const FILE: &str = "/run/zmeld/reclaim.json";
 const SCHEMA: &str = "zmeld.reclaim/1";
 /// More groups than this are not noted: the file must stay one that can be read again.

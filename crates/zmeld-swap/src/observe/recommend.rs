@@ -13,7 +13,6 @@ use zmeld_config::{Codec, Comments, Config, DiskSwap, Kind, Swappiness, Tier, Ti
 /// A configuration that is recommended, and why it is so.
 #[derive(Debug, Clone)]
 pub struct Recommended {
-    /// The configuration.
     pub config: Config,
     /// Why it is so.
     pub comments: Comments,

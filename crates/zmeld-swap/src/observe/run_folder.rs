@@ -14,13 +14,9 @@ use zmeld_linux::{lock, root_owned};
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
-/// The directory.
 pub const FOLDER: &str = "/run/zmeld";
-/// The state.
 pub const STATE: &str = "/run/zmeld/state.json";
-/// The state of an experiment.
 pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
-/// The lock file.
 pub const LOCK: &str = "/run/zmeld/lock";
 
 /// Locked by the watch while it is at work.

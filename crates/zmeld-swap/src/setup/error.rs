@@ -11,7 +11,6 @@ use zmeld_report::units::bytes;
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The machine did not say or do what it was asked for.
@@ -110,7 +109,6 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Privilege { .. }

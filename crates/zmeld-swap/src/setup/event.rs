@@ -6,15 +6,20 @@ use crate::setup::step::Step;
 
 /// Something that happens. A library prints nothing: whoever listens may.
 #[derive(Debug, Clone, Copy)]
-#[allow(missing_docs)] // Their names say what the fields are.
 #[non_exhaustive]
 pub enum Event<'a> {
     /// Another run holds the lock; this one waits for it.
-    Waiting { holder: &'a str },
-    /// A step is about to be applied.
-    Applying { group: &'a str, step: &'a Step },
-    /// A step is about to be undone.
-    Undoing { group: &'a str, step: &'a Step },
+    Waiting {
+        holder: &'a str,
+    },
+    Applying {
+        group: &'a str,
+        step: &'a Step,
+    },
+    Undoing {
+        group: &'a str,
+        step: &'a Step,
+    },
     /// Pages come back from a swap area that is switched off.
     SwappingIn {
         path: &'a Path,
@@ -24,7 +29,9 @@ pub enum Event<'a> {
         total_bytes: u64,
     },
     /// Something that does not stop the run.
-    Note { text: &'a str },
+    Note {
+        text: &'a str,
+    },
 }
 
 /// Somebody who is told.

@@ -88,7 +88,6 @@ pub struct Outstanding {
     pub remedy: Remedy,
     /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
     pub is_by_file: bool,
-    /// Its configuration.
     pub asked: Asked,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.

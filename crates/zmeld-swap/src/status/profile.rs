@@ -12,9 +12,7 @@ use zmeld_linux::groups::{outlook, Selection};
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
 
-/// A kind of machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // Names say it.
 pub enum Profile {
     Desktop,
     Server,
@@ -59,7 +57,6 @@ const CACHES: [&str; 8] = [
 ];
 
 impl Profile {
-    /// The one that suits a machine.
     pub fn of(host: &Host, ram_bytes: u64) -> Profile {
         let all = [Profile::Pi, Profile::Kubernetes, Profile::VmHost];
         let special = all.into_iter().find(|it| it.missing(host).is_none());

@@ -75,13 +75,11 @@ pub(super) struct Action {
     pub reason: String,
     /// Pages of this age are marked idle before, where the kernel can tell ages.
     pub mark: Option<Span>,
-    /// The action in words.
     pub what: String,
     pub act: Act,
 }
 
 pub(super) enum ActionResult {
-    /// Done, with figures.
     Done(String),
     /// Done in part, to go on later; so many pages were asked for.
     Stopped(String, u64),

@@ -78,7 +78,6 @@ pub fn stays(file: &Path) -> bool {
     !gone.iter().any(|folder| file.starts_with(folder))
 }
 
-/// All units in one text, each under its name.
 fn text(units: &[units::Unit]) -> String {
     let mut text = String::new();
     for unit in units {

@@ -234,7 +234,6 @@ fn timeout(value: &str) -> Option<Span> {
     value.parse().or_else(|_| format!("{value}s").parse()).ok()
 }
 
-/// A line of crypttab.
 struct Volume {
     name: String,
     device: String,

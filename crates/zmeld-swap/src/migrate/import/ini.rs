@@ -194,7 +194,6 @@ pub(super) fn read(
     }
 }
 
-/// The value of a key, and its line.
 pub(super) fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s SourceLine)> {
     section.get(key).map(|(value, line)| (value.as_str(), line))
 }

@@ -34,7 +34,6 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// In words, what is and why.
     pub fn words(&self) -> String {
         format!(
             "a {} device stands in for {}: {}",

@@ -14,7 +14,6 @@ use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 use super::parts::PlanPart;
 use super::planner::{areas, Planner, Steps};
 
-/// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
 
 /// The discard option that the areas' tool sets: the kernel does not say it of an area that is on.

@@ -29,9 +29,7 @@ use crate::status::outstanding::Outstanding;
 use view::View;
 pub use zmeld_config::{Finding, FindingId, Severity};
 
-/// A rule.
 pub struct Rule {
-    /// Its finding.
     pub id: FindingId,
     /// How much that matters, at most.
     pub severity: Severity,

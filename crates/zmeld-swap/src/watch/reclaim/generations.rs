@@ -103,7 +103,6 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
 pub(super) struct LruGenSnapshot {
     /// Of each place, by its path: those with that path, and those below it.
     groups: BTreeMap<PathBuf, Vec<GroupGenerations>>,
-    /// There is room in swap.
     pub has_swap: bool,
     /// The kernel can be told to take no files.
     is_without_files: bool,
@@ -281,7 +280,6 @@ pub(super) struct Generations {
     rule_ms: u64,
     /// Something was taken since that was changed.
     has_taken: bool,
-    /// When it was changed.
     changed: Option<Instant>,
     /// When too much came back, or it was changed.
     not_calm: Option<Instant>,

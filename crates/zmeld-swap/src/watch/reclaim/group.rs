@@ -25,7 +25,6 @@ pub(super) struct Reading {
     /// Of it, what the kernel would spare of itself: the larger one of `memory.min` and
     /// `memory.low`. Not where a group is asked by itself, as here.
     pub kept_bytes: u64,
-    /// In swap.
     pub swap_bytes: u64,
     /// How long some task waited for memory, in all.
     pub stalled_us: u64,
@@ -59,7 +58,6 @@ impl Reading {
         }))
     }
 
-    /// Pages that came back since then.
     pub fn came_back_since(&self, first: &Reading) -> u64 {
         let refaults = self.refaults.saturating_sub(first.refaults);
         refaults.max(self.swapped_in.saturating_sub(first.swapped_in))

@@ -93,7 +93,6 @@ pub fn lacks(host: &Host) -> Option<String> {
     }
 }
 
-/// The groups that a rule names.
 pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
     Selection {
         named: &rule.groups,

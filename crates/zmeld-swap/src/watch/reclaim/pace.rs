@@ -87,7 +87,6 @@ impl Pace {
         (!is_new).then_some((self.step, self.rest, left.unwrap_or_default()))
     }
 
-    /// Goes on with that.
     pub fn go_on(&mut self, (step, rest, left): (f64, Duration, Duration), now: Instant) {
         self.step = step.clamp(STEP_MIN, self.step_max);
         self.rest = rest.clamp(REST_FIRST, REST_MAX);

@@ -249,7 +249,6 @@ pub struct DownArgs {
     pub json: bool,
 }
 
-/// A configuration, and its origin.
 struct Wanted {
     config: Config,
     /// Why it is so, for what was recommended.
@@ -258,7 +257,6 @@ struct Wanted {
     /// Files without tiers, whose other keys count.
     beside: Option<String>,
     problems: Vec<Finding>,
-    /// Codec measured for it.
     measured: CodecVerdict,
     /// Recommendation that it follows, if nobody wrote it.
     recommendation: Option<Recommendation>,

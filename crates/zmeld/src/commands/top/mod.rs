@@ -111,7 +111,6 @@ fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?1049l\x1b[?25h";
 
-/// Abilities of the terminal.
 struct Canvas {
     style: Style,
     is_utf8: bool,

@@ -365,7 +365,6 @@ fn findings(status: &Status) -> Section {
     Section::new("Findings").list(found)
 }
 
-/// The part that scrolls.
 fn body(look: &Look, width: usize) -> Document {
     let (tiers, rest) = look.tiers(width);
     let section = Section::new("");
