@@ -85,7 +85,6 @@ pub(crate) fn codec_result(
     let at_scale = all.memory_at_scale(geometry);
     let melded_at_scale = contents.memory_at_scale(geometry) + shared as f64;
     let effective = credited as f64 / at_scale.max(1.0);
-    let melded_effective = credited as f64 / melded_at_scale.max(1.0);
     CodecResult {
         codec: candidate.name.clone(),
         offered: machine.offers(candidate.codec.name()),
@@ -102,7 +101,6 @@ pub(crate) fn codec_result(
         memory_at_scale_bytes: at_scale.round() as u64,
         melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
         effective_ratio: effective,
-        melded_effective_ratio: melded_effective,
         times: CodecTimes::of(&measured.compress, &measured.decompress, geometry),
         gains: gains(machine.ram_bytes, page, credited, at_scale, melded_at_scale),
     }
@@ -126,7 +124,6 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
             gained_bytes: gained,
             melded_gained_bytes: melded_gained,
             holds_bytes: ram as i64 + gained,
-            melded_holds_bytes: ram as i64 + melded_gained,
         }
     };
     [25, 50, 100].map(gain).to_vec()
@@ -136,16 +133,11 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
 pub(crate) fn sample_result(
     full: bool,
     contents_measured: u64,
-    pages: &PageCounts,
     codecs: &[CodecResult],
 ) -> SampleResult {
     SampleResult {
         full,
         contents_measured,
-        pages_changed: match full {
-            true => pages.unique.saturating_sub(contents_measured),
-            false => 0,
-        },
         interval: codecs
             .iter()
             .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))

@@ -26,10 +26,6 @@ pub struct MachineFacts {
     pub zram_codecs: Vec<String>,
     /// Active swap, as `/proc/swaps` lists it.
     pub swaps: Vec<SwapInUse>,
-    /// Whether zswap compresses pages in front of the swap devices; absent where
-    /// the kernel has no zswap.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zswap_enabled: Option<bool>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,8 +55,6 @@ pub struct SwapInUse {
 pub struct ZramInUse {
     /// Its codec.
     pub codec: String,
-    /// Bytes of pages that it holds (`orig_data_size`).
-    pub data_bytes: u64,
     /// Memory that it takes for them (`mem_used_total`).
     pub memory_used_bytes: u64,
     /// Memory that it may take; 0: all there is.
@@ -68,7 +62,6 @@ pub struct ZramInUse {
 }
 
 impl MachineFacts {
-    /// Facts of this machine.
     pub fn here() -> MachineFacts {
         MachineFacts::look(&Host::here())
     }
@@ -94,7 +87,6 @@ impl MachineFacts {
                 .iter()
                 .map(|it| SwapInUse::of(&facts, it))
                 .collect(),
-            zswap_enabled: facts.zswap.as_ref().map(|it| it.is_enabled),
             ksm_runs: ksm.map(|text| is_on(&text)),
             zram: facts.zram.presence,
             zmeld: facts.zmeld.presence,
@@ -118,7 +110,6 @@ impl SwapInUse {
             let held = swap.held?;
             Some(ZramInUse {
                 codec: swap.codec.clone()?,
-                data_bytes: held.stored_bytes,
                 memory_used_bytes: held.memory_used_bytes,
                 memory_limit_bytes: held.limit_bytes,
             })
@@ -145,32 +136,5 @@ mod tests {
         assert_eq!(machine.offers("zword"), Some(false));
         machine.zram_codecs.push("zword".to_owned());
         assert_eq!(machine.offers("zword"), Some(true));
-    }
-
-    #[test]
-    fn swap_on_zram_says_what_it_holds() {
-        let (_dir, host) = Host::planted(&[]);
-        let put = |path: &str, text: &str| host.plant(path, text);
-        put("proc/meminfo", "MemTotal: 8 kB\nMemFree: 8 kB\n");
-        put(
-            "proc/swaps",
-            "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
-             /dev/zram3 partition 1024 512 100\n/swapfile file 2048 0 -2\n",
-        );
-        put("sys/block/zram3/comp_algorithm", "lzo [lz4] zstd\n");
-        put(
-            "sys/block/zram3/mm_stat",
-            " 8192 300 4096 1048576 9 0 0 0 0\n",
-        );
-        let found = MachineFacts::look(&host);
-        let zram = ZramInUse {
-            codec: "lz4".to_owned(),
-            data_bytes: 8192,
-            memory_used_bytes: 4096,
-            memory_limit_bytes: 1 << 20,
-        };
-        assert_eq!(found.swaps[0].zram, Some(zram));
-        assert_eq!(found.zram_codecs, ["lzo", "lz4", "zstd"]);
-        assert_eq!(found.swaps[1].zram, None);
     }
 }

@@ -1,4 +1,4 @@
-//! The result of a scan, as it goes into JSON. Schema `zmeld.scan/2`: a field is
+//! The result of a scan, as it goes into JSON. Schema `zmeld.scan/3`: a field is
 //! never taken away or given another meaning within a version.
 
 use std::collections::BTreeMap;
@@ -45,8 +45,6 @@ pub struct SampleResult {
     pub full: bool,
     /// Contents that were compressed.
     pub contents_measured: u64,
-    /// Pages that had changed when a full scan came back to them.
-    pub pages_changed: u64,
     /// The widest of the codecs' intervals: half a 95 % confidence interval of
     /// the ratio, as a share of the ratio.
     pub interval: f64,
@@ -126,8 +124,6 @@ pub struct CodecResult {
     /// Bytes that a device full of such pages is given for each byte of memory
     /// that it uses.
     pub effective_ratio: f64,
-    /// The same after melding.
-    pub melded_effective_ratio: f64,
     /// How long it took.
     #[serde(flatten)]
     pub times: CodecTimes,
@@ -150,8 +146,6 @@ pub struct Gain {
     pub melded_gained_bytes: i64,
     /// Memory of the machine in all before it runs out: RAM plus the gain.
     pub holds_bytes: i64,
-    /// The same with melding.
-    pub melded_holds_bytes: i64,
 }
 
 /// Something that was not read.

@@ -33,10 +33,8 @@ const SAMPLE_TARGET: usize = 28_000;
 /// to reach.
 const INTERVAL_MAX: f64 = 0.01;
 
-/// Options of a scan.
 #[derive(Clone)]
 pub struct ScanOptions {
-    /// Codecs to measure.
     pub codecs: Vec<Candidate>,
     /// Compress every distinct content, not a sample.
     pub full: bool,
@@ -345,7 +343,7 @@ pub fn scan(
         pages,
         memory: visit.counted.clone(),
         duplicates,
-        sample: sample_result(full, contents_measured, &pages, &codecs),
+        sample: sample_result(full, contents_measured, &codecs),
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),

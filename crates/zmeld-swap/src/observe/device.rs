@@ -32,8 +32,6 @@ pub struct Device {
     pub codecs: Vec<String>,
     /// Codecs for recompression, by priority.
     pub recompression: BTreeMap<u8, String>,
-    /// Whether the kernel can recompress at all.
-    pub can_recompress: bool,
     /// The backing device of writeback; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing: Option<String>,
@@ -230,7 +228,6 @@ impl Device {
             size_bytes: reader.number(&at("disksize")).unwrap_or(0),
             codec: chosen(&codecs).unwrap_or_default().to_owned(),
             codecs: choices(&codecs),
-            can_recompress: recompression.is_some(),
             recompression: recompression
                 .map(|text| compressed::recompression(&text))
                 .unwrap_or_default(),

@@ -43,7 +43,6 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All that is in swap.
     pub fn swap_used_bytes(&self) -> u64 {
         self.swap_total_bytes.saturating_sub(self.swap_free_bytes)
     }
@@ -89,9 +88,6 @@ pub struct Activity {
     pub oom_kills: Option<u64>,
     /// Times that an allocation had to reclaim by itself (`allocstall_*`), a count.
     pub direct_reclaims: Option<u64>,
-    /// Anonymous pages that were needed again soon after reclaim
-    /// (`workingset_refault_anon`).
-    pub refaults_pages: Option<u64>,
 }
 
 impl Activity {
@@ -127,7 +123,6 @@ impl Activity {
             oom_kills: field("oom_kill"),
             direct_reclaims: (!stalls.is_empty())
                 .then(|| stalls.iter().fold(0, |sum: u64, n| sum.saturating_add(*n))),
-            refaults_pages: field("workingset_refault_anon"),
         }
     }
 }
@@ -139,8 +134,6 @@ pub struct Tunables {
     pub swappiness: Option<u64>,
     /// `vm.page-cluster`: 2 to this power pages are read at once.
     pub page_cluster: Option<u64>,
-    /// `vm.watermark_scale_factor`, in ten-thousandths of memory.
-    pub watermark_scale_factor: Option<u64>,
 }
 
 /// Whether and where the machine hibernates to.
@@ -173,15 +166,6 @@ pub struct LimitedGroup {
     /// The limit (`memory.swap.max`); absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap_max_bytes: Option<u64>,
-    /// zswap pool memory in use (`memory.zswap.current`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zswap_bytes: Option<u64>,
-    /// Its limit (`memory.zswap.max`); absent: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zswap_max_bytes: Option<u64>,
-    /// zswap may write this group's pages on to disk (`memory.zswap.writeback`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zswap_writeback: Option<bool>,
     /// Times that swap was refused because of the limit (`max` in
     /// `memory.swap.events`).
     pub refused: u64,
@@ -261,7 +245,6 @@ pub(super) fn tunables(reader: &mut Reader) -> Tunables {
     Tunables {
         swappiness: number("swappiness"),
         page_cluster: number("page-cluster"),
-        watermark_scale_factor: number("watermark_scale_factor"),
     }
 }
 
@@ -368,28 +351,21 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<LimitedGroup> 
         text.trim().parse::<u64>().ok()
     };
     let swap_max_bytes = limit("memory.swap.max");
-    let zswap_max_bytes = limit("memory.zswap.max");
     let memory_max_bytes = limit("memory.max");
     let refused = reader.optional(&format!("{folder}/memory.swap.events"));
     let refused = counted(refused.as_deref(), "max");
     let events = reader.optional(&format!("{folder}/memory.events"));
     let limit_reached = counted(events.as_deref(), "oom");
     let oom_kills = counted(events.as_deref(), "oom_kill");
-    let zswap_writeback = reader
-        .number(&format!("{folder}/memory.zswap.writeback"))
-        .map(|value| value != 0);
-    let limited = [swap_max_bytes, zswap_max_bytes, memory_max_bytes];
+    let is_limited = swap_max_bytes.is_some() || memory_max_bytes.is_some();
     let felt = refused > 0 || limit_reached > 0 || oom_kills > 0;
-    if limited.iter().all(Option::is_none) && !felt && zswap_writeback != Some(false) {
+    if !is_limited && !felt {
         return None;
     }
     Some(LimitedGroup {
         path: path.to_owned(),
         swap_bytes: swap,
         swap_max_bytes,
-        zswap_bytes: reader.number(&format!("{folder}/memory.zswap.current")),
-        zswap_max_bytes,
-        zswap_writeback,
         refused,
         memory_bytes: reader.number(&format!("{folder}/memory.current")),
         memory_max_bytes,

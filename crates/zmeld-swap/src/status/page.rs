@@ -18,7 +18,7 @@ use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 use crate::status::findings::{findings as find, Finding, FindingId, Severity};
 use crate::status::outstanding::{Asked, Outstanding};
 
-/// The JSON of `zmeld.status/1`.
+/// The JSON of `zmeld.status/2`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
@@ -77,7 +77,6 @@ fn unread(why: &str, asked: &Asked) -> Finding {
     .of(FindingId::ConfigurationUnread)
 }
 
-/// As a document.
 pub fn document(status: &Status) -> Document {
     let mut document = Document::new("zmeld status").lead(lead(status));
     if !status.tiers.is_empty() {

@@ -72,7 +72,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         true => report::program_table(&result),
         false => report::codec_table(&result),
     };
-    let shown = output::show(&args.format, document, table, ("zmeld.scan", 2), &result);
+    let shown = output::show(&args.format, document, table, ("zmeld.scan", 3), &result);
     page?;
     shown?;
     if result.interrupted {

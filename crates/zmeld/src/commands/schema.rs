@@ -33,7 +33,7 @@ pub struct SchemaArgs {
 type Printed = (&'static str, &'static str, fn() -> Schema);
 
 const PRINTED: &[Printed] = &[
-    ("scan", "zmeld.scan/2", of::<ScanResult>),
+    ("scan", "zmeld.scan/3", of::<ScanResult>),
     (
         "scan survey",
         "zmeld.survey.result/1",
@@ -45,7 +45,7 @@ const PRINTED: &[Printed] = &[
     ("down", "zmeld.down/1", of::<super::setup::RunBody>),
     (
         "status",
-        "zmeld.status/1",
+        "zmeld.status/2",
         of::<zmeld_swap::status::page::Status>,
     ),
     ("config show", "zmeld.config/1", of::<super::config::Shown>),

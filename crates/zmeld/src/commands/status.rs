@@ -75,7 +75,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         &args.format,
         || page::document(&status),
         || page::tiers(&status.tiers),
-        ("zmeld.status", 1),
+        ("zmeld.status", 2),
         &status,
     )?;
     if args.check.is_some() && args.place.root == Path::new("/") {
