@@ -1,6 +1,6 @@
 //! Cases in `cases`: what zmeld does to the machine, and what others do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -59,13 +59,38 @@ fn outcome(result: Result<(Vec<String>, bool), Error>, notes: Vec<String>) -> Ou
     outcome
 }
 
-fn reported(result: Result<Report, Error>, notes: Vec<String>) -> Outcome {
-    let more = result.as_ref().map_or(Vec::new(), in_words);
+/// Of a run, before which the journal had these records. It has to have what was applied, and no
+/// longer what was undone.
+fn reported(result: Result<Report, Error>, machine: &Machine, before: BTreeSet<String>) -> Outcome {
+    let (mut more, mut expected) = (Vec::new(), before);
+    if let Ok(report) = &result {
+        more = in_words(report);
+        for done in &report.undone {
+            expected.remove(&of_step(done));
+        }
+        expected.extend(report.applied.iter().map(of_step));
+    }
+    let now = records(machine);
+    let differences = [
+        ("on record", now.difference(&expected)),
+        ("not on record", expected.difference(&now)),
+    ];
+    for (what, all) in differences {
+        more.extend(all.map(|step| format!("{what} {step}")));
+    }
     let result = result.map(|it| (of_report(&it), it.is_unchanged()));
     Outcome {
         more,
-        ..outcome(result, notes)
+        ..outcome(result, machine.notes())
     }
+}
+
+/// Steps in the journal, as [`of_step`] says them.
+fn records(machine: &Machine) -> BTreeSet<String> {
+    let state = State::read(&machine.host()).ok().flatten();
+    let records = state.iter().flat_map(|state| &state.records);
+    let words = records.map(|it| format!("{}: {}", it.group, it.step.describe()));
+    words.collect()
 }
 
 fn with_kind(err: &Error) -> (String, String) {
@@ -85,11 +110,14 @@ fn of_skipped(skipped: &Skipped) -> String {
     format!("{}: {}", skipped.group, skipped.reason)
 }
 
-/// Of a report, what people read.
+/// Of a report, what people read where that is other than the step.
 fn in_words(report: &Report) -> Vec<String> {
     let all = [&report.applied, &report.undone, &report.not_undone];
     let steps = all.into_iter().flatten();
-    let words = |it: &Done| [Some(it.words.clone()), it.restores.clone()];
+    let words = |it: &Done| {
+        let words = Some(it.words.clone()).filter(|words| *words != it.step);
+        [words, it.restores.clone()]
+    };
     let words = steps.flat_map(words).flatten();
     words.chain([format!("kept {}", report.kept)]).collect()
 }
@@ -152,14 +180,35 @@ impl script::Case for Case {
         all
     }
 
+    /// Whether there is a journal, commands that ran, and what the machine has: its areas, and
+    /// all files but attributes that nobody has set and the contents of devices, whose signatures
+    /// say what they carry.
     fn recorded(&self) -> Vec<String> {
-        let ran = self.machine.ran().into_iter();
-        let ran = ran.map(|command| format!("ran {command}"));
-        ran.chain(self.everything()).collect()
+        let machine = &self.machine;
+        let journal = machine.path("/run/zmeld/state.json").exists();
+        let mut all = vec![format!("on record: {journal}")];
+        let ran = machine.ran().into_iter();
+        all.extend(ran.map(|command| format!("ran {command}")));
+        for line in machine.text("/proc/swaps").lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            all.push(format!("area:{}", words.join(" ")));
+        }
+        let mut files = machine.snapshot();
+        files.retain(|path, text| !machine.is_as_new(path, text));
+        let files = files.into_iter();
+        let files = files.map(|(path, text)| (format!("/{}", self.below(&path)), text));
+        let is_told = |(path, text): &(String, String)| {
+            let is_header = text.starts_with(r#""\0"#) || text.starts_with(r#""LUKS"#);
+            path != "/proc/swaps" && !is_header
+        };
+        let files = files.filter(is_told);
+        all.extend(files.map(|(path, text)| format!("{path} {text}")));
+        all
     }
 
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         let (machine, mut notes) = (&self.machine, Vec::new());
+        let before = records(machine);
         let (options, keep_files, rest) = options(rest);
         let text = || script.text(rest);
         let plan = || machine.plan_with(&config(&text()), &options);
@@ -167,7 +216,7 @@ impl script::Case for Case {
         match what {
             "up" => {
                 let result = machine.up_with(&config(&text()), &options);
-                return reported(result, machine.notes());
+                return reported(result, machine, before);
             }
             "down" => {
                 let removal = Removal {
@@ -176,7 +225,7 @@ impl script::Case for Case {
                     only: options.only.as_deref(),
                 };
                 let result = machine.down_with(removal, &false.into());
-                return reported(result, machine.notes());
+                return reported(result, machine, before);
             }
             "plan" => return outcome(plan().map(|it| (of_plan(&it), it.is_done())), notes),
             "json" => {
@@ -253,6 +302,12 @@ impl Case {
             machine: Machine::new(),
             marked: BTreeMap::new(),
         }
+    }
+
+    /// A path below the machine's root.
+    fn below(&self, path: &Path) -> String {
+        let path = path.strip_prefix(script::Case::root(self)).unwrap();
+        path.display().to_string()
     }
 
     /// Others' actions, and the new state.

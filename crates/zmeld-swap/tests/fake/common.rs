@@ -85,6 +85,15 @@ pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailab
     Buffers: 0 kB\nCached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
     SwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 0 kB\nSlab: 0 kB\nCommitted_AS: 0 kB\n\
     VmallocTotal: 0 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
+/// Those of a new device, beside what a case offers.
+const ATTRIBUTES: [(&str, &str); 6] = [
+    ("comp_algorithm", "lzo [lzo-rle] lz4 zstd \n"),
+    ("algorithm_params", ""),
+    ("disksize", "0\n"),
+    ("mem_limit", ""),
+    ("backing_dev", "none\n"),
+    ("mm_stat", "0 0 0 0 0 0 0 0 0\n"),
+];
 const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
 /// The journal of an owner, by a run that nobody stops.
@@ -323,6 +332,16 @@ impl Machine {
         files
     }
 
+    /// Whether a line of the snapshot is of an attribute that nobody has set. That of its size
+    /// says that there is a device.
+    pub fn is_as_new(&self, path: &Path, text: &str) -> bool {
+        let inner = self.inner.inner.lock().unwrap();
+        let mut attributes = inner.offered.iter().chain(&ATTRIBUTES);
+        path.starts_with(self.path("/sys/block"))
+            && !path.ends_with("disksize")
+            && attributes.any(|(name, new)| path.ends_with(name) && text == format!("{new:?}"))
+    }
+
     pub fn plan(&self, config: &Config) -> Result<Plan, Error> {
         self.plan_with(config, &Options::default())
     }
@@ -502,20 +521,10 @@ impl Fake {
         inner.sequence += 1;
         let folder = folder(&number);
         fs::create_dir_all(&folder).unwrap();
-        for (name, text) in &inner.offered {
+        for (name, text) in inner.offered.iter().chain(&ATTRIBUTES) {
             fs::write(folder.join(name), text).unwrap();
         }
-        for (name, text) in [
-            ("comp_algorithm", "lzo [lzo-rle] lz4 zstd \n".to_owned()),
-            ("algorithm_params", String::new()),
-            ("disksize", "0\n".to_owned()),
-            ("mem_limit", String::new()),
-            ("backing_dev", "none\n".to_owned()),
-            ("mm_stat", "0 0 0 0 0 0 0 0 0\n".to_owned()),
-            ("diskseq", format!("{}\n", inner.sequence)),
-        ] {
-            fs::write(folder.join(name), text).unwrap();
-        }
+        fs::write(folder.join("diskseq"), format!("{}\n", inner.sequence)).unwrap();
         if self.has_old_zram() {
             fs::remove_file(folder.join("algorithm_params")).unwrap();
         }

@@ -32,7 +32,8 @@
 //!
 //! What came out of a file's cases, and what the steps that said something wrote and removed, is
 //! held against what did before: `FILE.shown` has each line once, behind how often it came; of a long
-//! one its beginning and a hash of all. With ZMELD_SHOW=1 it is written. Only root's runs do either.
+//! one its beginning and a hash of all; of a folder that is gone its name alone. With ZMELD_SHOW=1 it
+//! is written. Only root's runs do either.
 
 #![allow(dead_code)] // Not every crate of tests has a use for all of it.
 
@@ -62,21 +63,7 @@ pub trait Case {
 
     /// State that `FILE.shown` has the changes of: all files but zmeld's own.
     fn recorded(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        let mut folders = vec![self.root()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let (path, kind) = (entry.path(), entry.file_type().unwrap());
-                if kind.is_dir() && !path.ends_with("run/zmeld") {
-                    folders.push(path);
-                } else if kind.is_file() {
-                    let text = fs::read(&path).unwrap_or_default();
-                    let text = String::from_utf8_lossy(&text);
-                    all.push(format!("{} {text}", path.display()));
-                }
-            }
-        }
-        all
+        files(&self.root())
     }
 
     /// A line for `FILE.shown` of that step, without what differs from run to run.
@@ -85,6 +72,11 @@ pub trait Case {
         let above = root.parent().unwrap_or(&root).to_string_lossy();
         line.replace(&*root.to_string_lossy(), "")
             .replace(&*above, "TMP")
+    }
+
+    /// Whether other lines say the same, so that `FILE.shown` lacks this one.
+    fn is_repeated(&self, _line: &str) -> bool {
+        false
     }
 
     /// A step that is the same on every machine; whether it is one.
@@ -152,6 +144,32 @@ pub trait Case {
             }
         }
     }
+}
+
+/// All files below a folder but zmeld's own, each with its text.
+pub fn files(folder: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() && !path.ends_with("run/zmeld") {
+                folders.push(path);
+            } else if kind.is_file() {
+                let text = fs::read(&path).unwrap_or_default();
+                let text = String::from_utf8_lossy(&text);
+                all.push(format!("{} {text}", path.display()));
+            }
+        }
+    }
+    all
+}
+
+/// The lines of a text that the one before lacks.
+pub fn new_lines(before: &str, now: &str) -> String {
+    let is_new = |line: &&str| !before.lines().any(|other| other == *line);
+    let told = now.lines().filter(is_new);
+    told.map(|line| format!("{line}\n")).collect()
 }
 
 /// Holds what is shown against what was, in a file of the crate's tests. With ZMELD_SHOW=1 it is
@@ -289,7 +307,10 @@ impl Script {
                 .entry(format!("{what} {sign} {line}"))
                 .or_default() += 1;
         };
-        outcome.lines.iter().for_each(|line| note("+", line));
+        let lines = outcome.lines.iter();
+        lines
+            .filter(|line| !case.is_repeated(line))
+            .for_each(|line| note("+", line));
         outcome.more.iter().for_each(|line| note("&", line));
         for (error, kind) in &outcome.errors {
             note("!", &format!("{error} ({kind})"));
@@ -298,11 +319,24 @@ impl Script {
         after
             .difference(&before)
             .for_each(|line| note("writes", line));
-        // Those of whose file nothing is left.
-        let names = |line: &String| line.split(' ').next().map(str::to_owned);
-        let left: BTreeSet<_> = after.iter().map(names).collect();
-        let removed = before.iter().filter(|line| !left.contains(&names(line)));
-        removed.for_each(|line| note("removes", line));
+        let name = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        let left: BTreeSet<String> = after.iter().map(name).collect();
+        let is_left = |folder: &str| {
+            let is_in = |name: &String| {
+                let rest = name.strip_prefix(folder);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            left.iter().any(is_in)
+        };
+        // The uppermost folder in which nothing is left.
+        let upmost = |name: String| {
+            let folders = name.match_indices('/').map(|(at, _)| &name[..at]);
+            let mut all = folders.filter(|it| it.starts_with('/')).chain([&*name]);
+            all.find(|it| !is_left(it)).unwrap_or_default().to_owned()
+        };
+        let gone = before.iter().map(name).filter(|name| !is_left(name));
+        let gone: BTreeSet<String> = gone.map(upmost).collect();
+        gone.iter().for_each(|name| note("removes", name));
     }
 
     fn read(file: &str) -> Script {
