@@ -472,6 +472,24 @@ impl script::Case for Machine {
         self.dir.path().to_owned()
     }
 
+    /// What the kernel does of the orders, these say already.
+    fn recorded(&self) -> Vec<String> {
+        let mut files = script::files(&self.root());
+        files.retain(|file| {
+            let path = file.split(' ').next().unwrap_or_default();
+            let done = ["lru_gen", "memory.current", "memory.swap.current"];
+            !done.iter().any(|name| Path::new(path).ends_with(name))
+        });
+        files
+    }
+
+    /// Orders without their numbers: many are the same.
+    fn lasting(&self, what: &str, line: &str) -> String {
+        let order = line.split_once(": ").filter(|_| what == "orders");
+        let line = order.map_or(line, |(_, order)| order);
+        line.replace(&*self.root().to_string_lossy(), "")
+    }
+
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         let words: Vec<&str> = rest.split(' ').collect();
         let number = |at: usize| -> u64 { words[at].parse().unwrap() };
