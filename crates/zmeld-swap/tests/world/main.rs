@@ -318,11 +318,34 @@ impl script::Case for Machine<'_> {
             let area: Vec<_> = area.map(|(key, value)| format!("{key}={value}")).collect();
             lines.push(format!("{name} {}", area.join(" ")));
         }
+        let toml = imported.to_toml();
+        let settings = toml.lines().filter(|line| !line.starts_with('#'));
+        let mut more: Vec<String> = settings.map(str::to_owned).collect();
+        for comment in imported.comments.values() {
+            // What is left out the lines say.
+            let comment = comment.split("\nNot carried over:").next().unwrap();
+            more.extend(comment.lines().map(|line| cited(root, line)));
+        }
         Outcome {
-            more: imported.to_toml().lines().map(str::to_owned).collect(),
+            more,
             ..lines.into_iter().collect()
         }
     }
+}
+
+/// A comment of an import without the line that it cites, `FILE:NUMBER: LINE`, where that stands there.
+fn cited(root: &Path, comment: &str) -> String {
+    let rest = || -> Option<String> {
+        let (place, cited) = comment.split_once(": ")?;
+        let (file, number) = place.rsplit_once(':')?;
+        let text = fs::read_to_string(root.join(file.strip_prefix('/')?)).ok()?;
+        let line = text
+            .lines()
+            .nth(number.parse::<usize>().ok()?.checked_sub(1)?)?;
+        let rest = cited.strip_prefix(line.trim())?;
+        Some(format!("{file}: as it stands there{rest}"))
+    };
+    rest().unwrap_or_else(|| comment.to_owned())
 }
 
 fn machine(meminfo_kib: u64) -> tempfile::TempDir {
