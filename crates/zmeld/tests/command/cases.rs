@@ -43,14 +43,14 @@ fn every_wrong_word_is_refused_in_one_line() {
 }
 
 /// All that is said of the recorded machines before anything is set up is what stands in
-/// `cases/shown`.
+/// `cases/shown`: of each command what the one before has not said.
 #[test]
 fn recorded_machines_are_shown_whole() {
     for kernel in machine::MACHINES.map(|it| it.0) {
         let case = Case::new();
         let root = script::Case::root(&case);
         machine::plant_in(kernel, &root);
-        let mut shown = String::new();
+        let (mut shown, mut before) = (String::new(), String::new());
         for args in [
             "plan",
             "plan --take-over",
@@ -62,7 +62,9 @@ fn recorded_machines_are_shown_whole() {
             let output = case.zmeld(args, &["--root", root.to_str().unwrap()]);
             let said = text(&output.stdout) + &text(&output.stderr);
             let said = said.replace(root.to_str().unwrap(), "ROOT");
-            shown += &format!("$ zmeld {args}\n{said}exit code {}\n\n", code(&output));
+            let new = script::new_lines(&before, &said);
+            shown += &format!("$ zmeld {args}\n{new}exit code {}\n\n", code(&output));
+            before = said;
         }
         script::shown(&format!("command/cases/shown/{kernel}.txt"), &shown);
     }
@@ -112,6 +114,10 @@ impl script::Case for Case {
             Some(at) => at,
         };
         line.chars().take(end).collect()
+    }
+
+    fn is_repeated(&self, line: &str) -> bool {
+        line.starts_with("said ") || line == "fine"
     }
 
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
