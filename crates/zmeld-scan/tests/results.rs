@@ -1,7 +1,7 @@
 //! Whole results of scans of pages that are always the same, on a machine of a test's own: what
 //! they say as JSON, CSV, text and on a page stands in `shown`. With ZMELD_SHOW=1 it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use zmeld_scan::{advice, Candidate, CodecTimes, ScanError, ScanOptions, ScanProg
 
 mod shown;
 
-use shown::{masked, show, values};
+use shown::{changed, lines, masked, new_lines, show, values, Values};
 
 const PAGE: usize = 4096;
 
@@ -216,8 +216,37 @@ fn scanned(source: &dyn Source, options: &ScanOptions) -> Result<ScanResult, Sca
     Ok(result)
 }
 
-fn json(result: &ScanResult) -> String {
+fn json(result: &ScanResult) -> Values {
     values(&serde_json::to_value(result).unwrap())
+}
+
+/// The page's headings and plots whole; of the rest, whose words the text has, each kind of line
+/// once behind how often it comes.
+fn of_page(page: &str) -> String {
+    let (mut told, mut others) = (String::new(), Vec::<(String, &str, usize)>::new());
+    let mut is_plot = false;
+    for line in page.lines() {
+        is_plot |= line.starts_with("<figure");
+        if is_plot || line.starts_with("<h") {
+            told += &format!("{line}\n");
+        } else {
+            let mut is_tag = false;
+            let tags = line.chars().filter(|c| {
+                is_tag = (is_tag || *c == '<') && *c != '>';
+                is_tag
+            });
+            let kind: String = tags.collect();
+            match others.iter_mut().find(|(other, ..)| *other == kind) {
+                Some((.., count)) => *count += 1,
+                None => others.push((kind, line, 1)),
+            }
+        }
+        is_plot &= !line.starts_with("</figure");
+    }
+    let rest = others
+        .iter()
+        .map(|(_, line, count)| format!("{count} {line}\n"));
+    told + &rest.collect::<String>()
 }
 
 /// The pages of three programs and of twelve small ones.
@@ -337,7 +366,9 @@ fn a_scan_of_processes_is_told_whole() {
     let privilege = result.advice.iter_mut().find(|it| it.topic == "privilege");
     privilege.unwrap().text.truncate(60);
     result.advice.extend(advice::of_shared_memory(&result));
-    show("processes.json.txt", &json(&result));
+    let mut values = json(&result);
+    values.retain(|(place, _)| !place.ends_with("].text"));
+    show("processes.json.txt", &lines(&values));
     let asked = Asked::default();
     let all = Asked {
         shared: true,
@@ -345,54 +376,60 @@ fn a_scan_of_processes_is_told_whole() {
         programs: true,
     };
     let style = Style::plain(100);
-    let mut told = String::new();
-    for asked in [asked, all] {
-        told += &report::document(&result, asked, false).to_text(&style);
-    }
+    let text = |asked| report::document(&result, asked, false).to_text(&style);
+    let mut told = text(asked);
+    told += &new_lines(&told, &text(all));
     told += &report::codec_table(&result).to_csv();
     told += &report::program_table(&result).to_csv();
     show("processes.txt", &masked(&told));
     let page = report::document(&result, asked, true).to_html();
     let page = page.split_once("</style>").unwrap().1.replace("><", ">\n<");
-    show("processes.html", &masked(&page));
+    show("processes.html", &of_page(&masked(&page)));
 }
 
-/// A sample of the same, and others that say what they are of in other words.
+/// A sample of the same, and others that say what they are of in other words: each by what it
+/// has other than the one before.
 #[test]
 fn scans_of_parts_are_told_whole() {
     let (_folder, host) = machine("6.1.0-test");
-    let mut told = String::new();
+    let (mut told, mut before) = (String::new(), Values::new());
     let mut tell = |title: &str, source: &Known, options: &ScanOptions| {
         writeln!(told, "== {title}").unwrap();
         let found = match scanned(source, options) {
             Ok(found) => found,
             Err(err) => return writeln!(told, "{err}").unwrap(),
         };
-        let all = json(&found);
-        let parts = ["pages.", "sample.", "duplicates.", "interrupted", "notes"];
-        let of_codec = ["bytes =", "pages =", "ratio", "size ="];
-        let is_part = |line: &&str| {
-            let codec = line.strip_prefix("codecs[0].");
-            let gain =
-                codec.is_some_and(|it| it.starts_with("gains") && !it.starts_with("gains[2]"));
-            let codec = codec.is_some_and(|it| of_codec.iter().any(|part| it.contains(part)));
-            let program = ["programs[0]", "programs[1]"]
-                .iter()
-                .any(|it| line.starts_with(it));
-            program || codec && !gain || parts.iter().any(|it| line.starts_with(it))
-        };
-        all.lines()
-            .filter(is_part)
-            .for_each(|it| writeln!(told, "{it}").unwrap());
+        let parts = [
+            "pages.",
+            "sample.",
+            "duplicates.",
+            "interrupted",
+            "notes",
+            "programs[0]",
+            "programs[1]",
+        ];
+        let mut now = json(&found);
+        now.retain(|(place, _)| {
+            let of_codec = |it: &str| {
+                let is_figure = ["bytes", "pages", "size"]
+                    .iter()
+                    .any(|end| it.ends_with(end));
+                is_figure && !it.starts_with("gains") || it.contains("ratio")
+            };
+            let is_of_codec = place.strip_prefix("codecs[0].").is_some_and(of_codec);
+            is_of_codec || parts.iter().any(|part| place.starts_with(part))
+        });
+        let mut say = |place: String, words: &str| now.push((place, masked(words)));
         let asked = Asked::default();
         let text = report::document(&found, asked, false).to_text(&Style::plain(100));
-        told += &masked(text.split("\n\n").nth(1).unwrap());
-        let last = found
-            .advice
-            .iter()
-            .map(|it| format!("\n{:?} {}", it.kind, it.text));
-        told += &masked(&last.collect::<String>());
-        writeln!(told, "\nvisits {}", source.visits.load(Ordering::Relaxed)).unwrap();
+        say("text".to_owned(), text.split("\n\n").nth(1).unwrap());
+        for it in &found.advice {
+            say(format!("{:?} {}", it.kind, it.topic), &it.text);
+        }
+        let visits = source.visits.load(Ordering::Relaxed);
+        say("visits".to_owned(), &visits.to_string());
+        told += &lines(&changed(&before, &now));
+        before = now;
     };
     let whole = options(&host);
     let sample = |sample, interval_max| ScanOptions {
@@ -491,9 +528,8 @@ fn advice_is_told_whole() {
     let (_folder, host) = machine("6.1.0-test");
     let known = processes();
     let base = scanned(&known, &options(&host)).unwrap();
-    let mut told = String::new();
-    // What was said before is told by its beginning.
-    let mut lines = BTreeSet::new();
+    // Of a case, what it says other than the one before.
+    let (mut told, mut before) = (String::new(), Values::new());
     let mut tell = |title: &str, change: &dyn Fn(&mut ScanResult)| {
         let mut result = base.clone();
         result.ram_bytes = 16 << 30;
@@ -508,13 +544,11 @@ fn advice_is_told_whole() {
         result.recommendation = advice::recommendation(&result, &measured, &[]);
         result.recommended = measured.codec().map(str::to_owned);
         writeln!(told, "== {title}").unwrap();
-        for it in advice::advise(&result, &measured) {
-            let line = format!("{:?} {}: {}", it.kind, it.topic, it.text);
-            match lines.insert(line.clone()) {
-                true => writeln!(told, "{line}").unwrap(),
-                false => writeln!(told, "{}", line.chars().take(40).collect::<String>()).unwrap(),
-            }
-        }
+        let advice = advice::advise(&result, &measured).into_iter();
+        let said = advice.map(|it| (format!("{:?} {}", it.kind, it.topic), it.text));
+        let now = Values::from_iter(said);
+        told += &lines(&changed(&before, &now));
+        before = now;
     };
     tell("a large machine", &|_| ());
     let slower = |by: f64| {
@@ -693,10 +727,11 @@ fn codecs_are_measured_page_by_page() {
         let (stop, progress) = (AtomicBool::new(is_stopped), ScanProgress::default());
         let geometry = &pool.geometry;
         let reports = zmeld_scan::measure_pages(&pages, &candidates, geometry, &stop, &progress);
-        for (at, mut report) in (1..).zip(reports.unwrap()) {
+        let mut reports = reports.unwrap();
+        for (at, report) in (1..).zip(&mut reports) {
             steady(&mut report.times, at, !is_stopped);
-            told += &values(&serde_json::to_value(&report).unwrap());
         }
+        told += &lines(&values(&serde_json::to_value(&reports).unwrap()));
         let (phase, done) = (progress.phase(), progress.done());
         writeln!(told, "{phase} {done} of {:?}", progress.expected()).unwrap();
     }

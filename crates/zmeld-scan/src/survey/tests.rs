@@ -20,7 +20,7 @@ use super::sketch::{Hash, Sketch, SketchRow};
 use super::{parquet, reservoir, Key, Place, Survey};
 use crate::kernel::PoolModel;
 use crate::memory::{Counted, Note};
-use crate::shown::{show, values};
+use crate::shown::{lines, new_lines, show, values};
 
 const PAGE: usize = 4096;
 
@@ -227,10 +227,8 @@ fn a_survey_is_told_whole() {
     let mut survey = known();
     show("survey.rows.txt", &rows(&parquet(&survey).unwrap()));
     let result = SurveyResult::new(&survey, "FILE".to_owned(), 12_345, true);
-    show(
-        "survey.json.txt",
-        &values(&serde_json::to_value(&result).unwrap()),
-    );
+    let json = values(&serde_json::to_value(&result).unwrap());
+    show("survey.json.txt", &lines(&json));
     // The way out depends on who asks.
     let told = |survey: &Survey, is_idle| {
         let result = SurveyResult::new(survey, "FILE".to_owned(), 12_345, is_idle);
@@ -244,15 +242,17 @@ fn a_survey_is_told_whole() {
         lines.fold(String::new(), |told, line| told + line + "\n")
     };
     let mut all = told(&survey, true);
+    // Of the others, what they say anew.
+    let mut add = |now: String| all += &new_lines(&all, &now);
     survey.interrupted = true;
     survey.is_pressure_told = false;
     survey.refused = 0;
     survey.notes.clear();
     survey.owners.truncate(12);
-    all += &told(&survey, false);
+    add(told(&survey, false));
     survey.interrupted = false;
     survey.owners.truncate(1);
-    all += &told(&survey, false);
+    add(told(&survey, false));
     let result = SurveyResult::new(&survey, String::new(), 0, true);
     all += &owner_table(&result, usize::MAX).to_csv();
     show("survey.txt", &all);

@@ -1,14 +1,14 @@
 //! Results held against what they were: each value of one on a line of its own.
 
-#![allow(dead_code)] // Each test uses its part.
-
-use std::fmt::Write;
+#![allow(dead_code, unused_imports)] // Each test uses its part.
 
 use serde_json::Value;
 use zmeld_store::page_size;
 
 #[path = "../../../zmeld-swap/tests/script/mod.rs"]
 mod script;
+
+pub use script::new_lines;
 
 /// Holds a text against the file of that name here. With ZMELD_SHOW=1 it is written.
 pub fn show(name: &str, told: &str) {
@@ -29,30 +29,57 @@ pub fn masked(text: &str) -> String {
     parts.into_iter().map(part).collect::<String>() + last
 }
 
-/// Each value behind its place.
-pub fn values(value: &Value) -> String {
-    let mut told = String::new();
-    add(value, "", &mut told);
-    told
+/// Values behind their places.
+pub type Values = Vec<(String, String)>;
+
+/// Lines of values; of the items of a list, what differs from the item before.
+pub fn lines(values: &Values) -> String {
+    let line = |(place, value): &(String, String)| format!("{place} = {value}\n");
+    values.iter().map(line).collect()
 }
 
-fn add(value: &Value, at: &str, told: &mut String) {
+pub fn values(value: &Value) -> Values {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            for (name, it) in fields {
-                let below = [at, name].join(".");
-                add(it, below.trim_start_matches('.'), told);
-            }
+            let below = fields.iter().map(|(name, field)| at(name, values(field)));
+            below.flatten().collect()
         }
         Value::Array(items) if items.iter().any(|it| it.is_object()) => {
-            for (number, it) in items.iter().enumerate() {
-                add(it, &format!("{at}[{number}]"), told);
+            let (mut all, mut before) = (Values::new(), Values::new());
+            for (number, item) in items.iter().enumerate() {
+                let now = values(item);
+                all.extend(at(&format!("[{number}]"), changed(&before, &now)));
+                before = now;
             }
+            all
         }
         // Sums of fractions are added in any order.
         Value::Number(number) if number.is_f64() => {
-            writeln!(told, "{at} = {:.6}", number.as_f64().unwrap()).unwrap();
+            vec![(String::new(), format!("{:.6}", number.as_f64().unwrap()))]
         }
-        _ => writeln!(told, "{at} = {}", masked(&value.to_string())).unwrap(),
+        _ => vec![(String::new(), masked(&value.to_string()))],
     }
+}
+
+/// What differs from the values before. Without any difference there is one line, too.
+pub fn changed(before: &Values, now: &Values) -> Values {
+    let is_new = |value: &&(String, String)| !before.contains(value);
+    let mut all: Values = now.iter().filter(is_new).cloned().collect();
+    let is_gone = |place: &&String| !now.iter().any(|(other, _)| other == *place);
+    let gone = before.iter().map(|(place, _)| place).filter(is_gone);
+    all.extend(gone.map(|place| (place.clone(), "not there".to_owned())));
+    if all.is_empty() {
+        all.push((String::new(), "the same".to_owned()));
+    }
+    all
+}
+
+/// The same values, further below.
+fn at(above: &str, values: Values) -> Values {
+    let below = |(place, value): (String, String)| match place.is_empty() || place.starts_with('[')
+    {
+        true => (format!("{above}{place}"), value),
+        false => (format!("{above}.{place}"), value),
+    };
+    values.into_iter().map(below).collect()
 }
