@@ -335,24 +335,3 @@ impl Table {
         self.rows.is_empty()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_end_in_the_unit() {
-        for (column, key) in [
-            (Column::bytes("compressed"), "compressed_bytes"),
-            (Column::mb_per_s("compress"), "compress_mb_per_s"),
-            (Column::percent("saved"), "saved_fraction"),
-            (Column::ratio("ratio"), "ratio"),
-            (
-                Column::count("pages").key("pages_measured"),
-                "pages_measured",
-            ),
-        ] {
-            assert_eq!(column.key, key);
-        }
-    }
-}

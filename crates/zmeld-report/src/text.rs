@@ -173,44 +173,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[test]
-    fn lines_break_at_spaces_alone() {
-        assert_eq!(wrap("codec lzo-rle", 9), ["codec", "lzo-rle"]);
-        // With its selector a digit is two columns wide.
-        assert_eq!(wrap("a 0\u{fe0f} b", 4), ["a 0\u{fe0f}", "b"]);
-    }
-
-    #[test]
-    fn paths_are_shortened_in_the_middle() {
-        assert_eq!(
-            shorten("/usr/lib/firefox/libxul.so", 16),
-            "/usr/…/libxul.so"
-        );
-        assert_eq!(shorten("short", 16), "short");
-        assert_eq!(shorten("anything", 0), "");
-        // With its selector a digit is two columns wide.
-        let digits = "0\u{fe0f}".repeat(8);
-        assert_eq!(prefix(&digits, 5).width(), 5);
-        assert_eq!(shorten(&digits, 8).width(), 7);
-    }
-
-    #[test]
-    fn a_sparkline_rises_from_nothing_to_the_top() {
-        let values = [0.0, 0.1, 50.0, 99.0, 100.0, 400.0, f64::NAN];
-        assert_eq!(spark(values, 100.0), "▁▂▅███ ");
-        assert_eq!(spark([0.0, 0.0], 0.0), "▁▁");
-        assert_eq!(ascii("▁▂▅█ – 1\u{202f}234 猫"), "_.=# - 1 234 ??");
-    }
-
-    #[test]
-    fn markdown_is_literal() {
-        assert_eq!(markdown("<b>|*x*"), "\\<b\\>\\|\\*x\\*");
-        assert_eq!(markdown("run `zmeld up` now, `"), "run `zmeld up` now, \\`");
-        // A bar behind a backslash ends no cell.
-        assert_eq!(markdown("`a|b`"), "`a\\|b`");
-        assert_eq!(markdown("`a\\|b`"), "a\\\\\\|b");
-    }
-
     proptest! {
         #[test]
         fn no_line_is_too_long(text in "\\PC{0,200}", width in 2usize..60) {

@@ -141,62 +141,6 @@ fn hostile_names_are_inert_everywhere() {
     }
 }
 
-#[test]
-fn a_document_reads_in_order() {
-    let expected = "\
-zmeld scan
-
-4.21 GiB would fit into 1.18 GiB.
-
-ADVICE
-
-Advice: Use zstd: run 'zmeld up'.
-
-pages  12
-zero   11.3 %
-
-• one
-• two
-
-    zmeld status
-
-kernel  6.12
-";
-    let document = Document::new("zmeld scan")
-        .lead("4.21 GiB would fit into 1.18 GiB.")
-        .provenance("kernel", "6.12")
-        .section(
-            Section::new("Advice")
-                .advice(Tone::Good, "Use zstd: run `zmeld up`.")
-                .values([("pages", "12"), ("zero", "11.3 %")])
-                .list(["one", "two"])
-                .code("zmeld status"),
-        );
-    assert_eq!(document.to_text(&Style::plain(80)), expected);
-    let expected = "\
-# zmeld scan
-
-4.21 GiB would fit into 1.18 GiB.
-
-## Advice
-
-> **Advice:** Use zstd: run `zmeld up`.
-
-- pages: 12
-- zero: 11.3 %
-
-- one
-- two
-
-```
-zmeld status
-```
-
-- kernel: 6.12
-";
-    assert_eq!(document.to_markdown(), expected);
-}
-
 fn any_number() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<u64>().prop_map(f64::from_bits),

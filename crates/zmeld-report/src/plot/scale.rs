@@ -111,25 +111,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn texts(axis: Axis, values: &[f64]) -> Vec<String> {
-        let scale = Scale::new(&axis, values.iter().copied(), (0.0, 1.0));
-        scale.ticks().into_iter().map(|(_, text)| text).collect()
-    }
-
-    #[test]
-    fn ticks_are_round() {
-        let ratio = Axis::new("", Unit::Ratio).from_zero();
-        assert_eq!(
-            texts(ratio, &[3.3]),
-            ["0.00x", "1.00x", "2.00x", "3.00x", "4.00x"]
-        );
-        let bytes = Axis::new("", Unit::Bytes).from_zero();
-        assert_eq!(
-            texts(bytes, &[4e9]),
-            ["0 B", "1.00 GiB", "2.00 GiB", "3.00 GiB", "4.00 GiB"]
-        );
-    }
-
     proptest! {
         #[test]
         fn any_data_has_a_place(bits in prop::collection::vec(any::<u64>(), 0..6), zero: bool, unit in 0usize..4) {

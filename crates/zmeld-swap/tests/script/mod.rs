@@ -44,6 +44,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod shown;
+
+pub use shown::shown;
+
 /// A machine, and what can be done to it.
 pub trait Case {
     /// Does a step, with what stands behind its first word.
@@ -170,27 +174,6 @@ pub fn new_lines(before: &str, now: &str) -> String {
     let is_new = |line: &&str| !before.lines().any(|other| other == *line);
     let told = now.lines().filter(is_new);
     told.map(|line| format!("{line}\n")).collect()
-}
-
-/// Holds what is shown against what was, in a file of the crate's tests. With ZMELD_SHOW=1 it is
-/// written there, to be read before it is kept.
-pub fn shown(file: &str, now: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(file);
-    if std::env::var_os("ZMELD_SHOW").is_some() {
-        fs::write(&file, now).unwrap();
-    }
-    let was = fs::read_to_string(&file).unwrap();
-    let mut lines = now.lines().zip(was.lines()).enumerate();
-    let other = lines.find(|(_, (now, was))| now != was);
-    assert_eq!(other, None, "{}, counted from 0", file.display());
-    assert_eq!(
-        now.lines().count(),
-        was.lines().count(),
-        "{}",
-        file.display()
-    );
 }
 
 /// Runs all cases of the file, each on a new machine.

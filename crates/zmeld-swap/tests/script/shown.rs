@@ -1,0 +1,25 @@
+//! Text held against what it was.
+
+use std::fs;
+use std::path::Path;
+
+/// Holds what is shown against what was, in a file of the crate's tests. With ZMELD_SHOW=1 it is
+/// written there, to be read before it is kept.
+pub fn shown(file: &str, now: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(file);
+    if std::env::var_os("ZMELD_SHOW").is_some() {
+        fs::write(&file, now).unwrap();
+    }
+    let was = fs::read_to_string(&file).unwrap();
+    let mut lines = now.lines().zip(was.lines()).enumerate();
+    let other = lines.find(|(_, (now, was))| now != was);
+    assert_eq!(other, None, "{}, counted from 0", file.display());
+    assert_eq!(
+        now.lines().count(),
+        was.lines().count(),
+        "{}",
+        file.display()
+    );
+}
