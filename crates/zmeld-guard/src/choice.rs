@@ -382,6 +382,11 @@ where the machine stands still somebody pays who waits
     #[test]
     fn many_small_ones_stand_before_no_large_one() {
         let mut all = vec![(0, true); 2 * AT_ONCE_MAX];
+        assert_eq!(chosen(&all, 100).len(), AT_ONCE_MAX + LARGEST_MAX);
+        assert_eq!(
+            chosen(&[(1, true); 300], AT_ONCE_MAX as u64).len(),
+            AT_ONCE_MAX
+        );
         all.push((400, true));
         let chosen = chosen(&all, 100);
         assert_eq!(chosen.len(), AT_ONCE_MAX + 1);

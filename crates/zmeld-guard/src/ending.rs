@@ -208,12 +208,19 @@ impl GuardLoop {
     /// Forgets stuck processes where there is no room for others.
     fn let_go_of_stuck(&mut self) {
         let count = self.endings.len() + AT_ONCE_MAX + LARGEST_MAX;
-        let lacks = count.saturating_sub(ENDING_MAX);
-        for _ in 0..lacks.min(self.retired.capacity() - self.retired.len()) {
+        for _ in 0..count.saturating_sub(ENDING_MAX) {
             let Some(at) = self.endings.iter().position(|it| it.is_given_up) else {
                 return;
             };
-            self.retired.push(self.endings.swap_remove(at).process);
+            self.retire(at);
+        }
+    }
+
+    /// Leaves one to be closed by others, where there is room.
+    fn retire(&mut self, at: usize) {
+        let process = self.endings.swap_remove(at).process;
+        if self.retired.len() < self.retired.capacity() {
+            self.retired.push(process);
         }
     }
 
@@ -307,10 +314,7 @@ impl GuardLoop {
             let group = &ending.process.group;
             let is_left = ending.is_whole && group.left.load(Ordering::Relaxed) > 0;
             if has_gone(&ending.process) && !is_left {
-                let ended = self.endings.swap_remove(at);
-                if self.retired.len() < self.retired.capacity() {
-                    self.retired.push(ended.process);
-                }
+                self.retire(at);
                 continue;
             }
             at += 1;

@@ -76,8 +76,8 @@ impl Outbox {
 
     /// Once a look.
     pub fn send(&mut self, seen: Seen) {
-        // A recorder that stands still keeps room for what is worth more.
-        if self.note.waiting().len() < WAITING_MAX / 2 {
+        // A recorder that stands still keeps room for what is worth more than a second look.
+        if !matches!(self.note.waiting().last(), Some(Event::Looked(_))) {
             self.note.leave(Event::Looked(seen));
         }
         self.log.send();

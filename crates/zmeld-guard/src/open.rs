@@ -120,6 +120,8 @@ mod tests {
             // As soon as it can, it has the whole window.
             assert!(tenth < 100 || age >= WINDOW - APART, "{tenth}: {age:?}");
         }
+        let oldest = ring.oldest(begin + Duration::from_millis(99_900));
+        assert_eq!(oldest, Some((Duration::from_millis(10_800), 891)));
         // Older figures are outside of the window.
         assert!(ring.oldest(begin + Duration::from_secs(200)).is_none());
     }

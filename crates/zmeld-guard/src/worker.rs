@@ -174,3 +174,10 @@ pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
 pub(crate) fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
     last.is_none_or(|last| now.duration_since(last) >= every)
 }
+
+#[test]
+fn a_mailbox_takes_what_there_is_room_for() {
+    let mut mailbox = Mailbox::new(None, 2, |_: Drain<u64>| ()).unwrap();
+    (0..3).for_each(|it| mailbox.leave(it));
+    assert_eq!(mailbox.waiting(), [0, 1]);
+}
