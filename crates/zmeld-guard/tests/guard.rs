@@ -10,9 +10,10 @@
 //!                              but the first may be missing; NAME*3 is NAME1, NAME2 and NAME3;
 //!                              one with "deaf" in its name ignores SIGTERM, of one with
 //!                              "headless" the first thread has ended, one with "anew" is
-//!                              begun after all that ends, of one with "deep" the group is
-//!                              not told, all with "shared" have the same memory; "/" is the
-//!                              root
+//!                              begun after all that ends, one with "tick" in the same tick,
+//!                              of one with "deep" the group is not told, one with "files" has
+//!                              as much in files, one with "zombie" has ended, all with
+//!                              "shared" have the same memory; "/" is the root
 //! files GROUP MIB              it has so much in tmpfs
 //! takes PROCESS MIB            takes so much from now on
 //! moves PROCESS GROUP          is in that group from now on
@@ -25,7 +26,8 @@
 //! ends PROCESS...              these have ended since the case began, and no other
 //! by SIGNAL PROCESS...         these were ended by it
 //! some-ended COUNT NAME        so many have whose names begin so
-//! noted                        what the guard noted
+//! noted                        what the guard noted, and whether it notes that memory is short
+//! marks GROUP                  the marks of systemd-oomd's on a group
 //! overview TEXT                what `--dry-run` lists by that rule
 //! ```
 
@@ -62,6 +64,8 @@ struct Machine {
     now: Instant,
     says: Said,
     said: Vec<String>,
+    /// Looks of this step.
+    looked: u32,
     processes: BTreeMap<String, Process>,
     ended: BTreeMap<String, i32>,
     groups: BTreeSet<String>,
@@ -151,6 +155,7 @@ impl Machine {
             says,
             now: Instant::now(),
             said: Vec::new(),
+            looked: 0,
             processes: BTreeMap::new(),
             ended: BTreeMap::new(),
             groups: BTreeSet::new(),
@@ -260,18 +265,29 @@ impl Machine {
                 "Name:\t{shown}\nPPid:\t2\nUid:\t{0}\t{0}\t{0}\t{0}\nNSpid:{own}\n",
                 it.uid
             );
-            let memory =
-                format!("VmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\nRssShmem:\t0 kB\nVmSwap:\t0 kB\n");
+            let (half, quarter) = (kib / 2, kib / 4);
+            let files = if name.contains("files") { kib } else { 0 };
+            let memory = format!(
+                "VmRSS:\t{kib} kB\nRssAnon:\t{half} kB\nRssShmem:\t{files} kB\n\
+                 VmSwap:\t{quarter} kB\nVmPTE:\t{quarter} kB\n"
+            );
             let whole = format!("State:\tS (sleeping)\n{status}{memory}");
             let process = format!("proc/{pid}");
-            if name.contains("headless") {
-                let ended = format!("State:\tZ (zombie)\n{status}");
+            let ended = format!("State:\tZ (zombie)\n{status}");
+            if name.contains("zombie") {
+                self.put(&format!("{process}/status"), &ended);
+            } else if name.contains("headless") {
                 self.put(&format!("{process}/status"), &ended);
                 self.put(&format!("{process}/statm"), "0 0 0 0 0 0 0\n");
                 self.put(&format!("{process}/task/{pid}/status"), &ended);
                 self.put(&format!("{process}/task/9{pid}/status"), &whole);
             } else {
                 self.put(&format!("{process}/status"), &whole);
+                let pages = kib / 4;
+                self.put(
+                    &format!("{process}/statm"),
+                    &format!("{pages} {pages} 0 0 0 0 0\n"),
+                );
             }
             let group = it.group.trim_start_matches('/');
             let group = match self.is_v1 {
@@ -292,10 +308,10 @@ impl Machine {
             } else {
                 self.put(&format!("{process}/cgroup"), &group);
             }
-            let began = if name.contains("anew") {
-                900_000
-            } else {
-                1_000
+            let began = match () {
+                () if name.contains("anew") => 900_000,
+                () if name.contains("tick") => 100_000,
+                () => 1_000,
             };
             let fields = "0 ".repeat(18);
             self.put(
@@ -304,7 +320,8 @@ impl Machine {
             );
             // As the kernel has it since 5.9.
             let points = (1000 + it.mib as i64 + it.adjusted) * 2 / 3;
-            let score = if it.adjusted == -1000 { 0 } else { points };
+            let is_never = it.adjusted == -1000 || name.contains("zombie");
+            let score = if is_never { 0 } else { points };
             self.put(&format!("proc/{pid}/oom_score"), &format!("{score}\n"));
             self.put(
                 &format!("proc/{pid}/oom_score_adj"),
@@ -367,10 +384,12 @@ impl Machine {
         for _ in 0..count {
             self.write();
             self.now += apart;
-            self.guard.look(self.now);
+            let pause = self.guard.look(self.now);
             self.reap();
+            self.looked += 1;
+            let when = format!(" [look {}, next in {} ms]", self.looked, pause.as_millis());
             let said = self.says.lock().unwrap().drain(..).collect::<Vec<_>>();
-            self.said.extend(said);
+            self.said.extend(said.into_iter().map(|it| it + &when));
         }
         self.said[before..].to_vec()
     }
@@ -381,7 +400,9 @@ impl Machine {
             let status = fs::read_to_string(format!("/proc/{}/status", it.child.id()));
             let status = status.unwrap_or_default();
             let mut pending = status.lines().filter(|line| line.contains("Pnd:"));
-            !status.contains("State:\tZ") && pending.any(|it| !it.ends_with("0000000000000000"))
+            let is_asleep = status.contains("State:\tS");
+            let is_told = !is_asleep || pending.any(|it| !it.ends_with("0000000000000000"));
+            is_told && !status.contains("State:\tZ")
         };
         while self.processes.values().any(is_told) {
             std::thread::sleep(Duration::from_millis(1));
@@ -442,14 +463,11 @@ impl script::Case for Machine {
         Vec::new()
     }
 
-    /// Process numbers are the machine's own, as is how long a process takes to end.
+    /// Process numbers are the machine's own.
     fn lasting(&self, _what: &str, line: &str) -> String {
-        let mut before = "";
         let words = line.split(' ').map(|word| {
             let is_pid = word.starts_with('(') && word.contains(|it: char| it.is_ascii_digit());
-            let own = is_pid || before == "after" || word.starts_with("decoy");
-            before = word;
-            if own {
+            if is_pid || word.starts_with("decoy") {
                 "N"
             } else {
                 word
@@ -461,6 +479,7 @@ impl script::Case for Machine {
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let number = |at: usize| -> u64 { words[at].parse().unwrap() };
+        self.looked = 0;
         match what {
             "version-1" => self.have_version_1(),
             "rule" => self.rule(&script.text(rest), false),
@@ -528,7 +547,21 @@ impl script::Case for Machine {
             "noted" => {
                 let text = fs::read(self.root().join("run/zmeld/guard.json")).unwrap();
                 let note: serde_json::Value = serde_json::from_slice(&text).unwrap();
-                return [note["told"].to_string()].into_iter().collect();
+                let is_short = self.root().join("run/zmeld/short").exists();
+                let told = format!("{}, short: {is_short}", note["told"]);
+                return [told].into_iter().collect();
+            }
+            "marks" => {
+                let group = self.root().join(GROUPS).join(rest);
+                let mark = |name: &str| {
+                    let mut text = [0; 16];
+                    let length = rustix::fs::getxattr(&group, name, &mut text[..]).unwrap_or(0);
+                    format!("{name} {}", String::from_utf8_lossy(&text[..length]))
+                };
+                return ["user.oomd_ooms", "user.oomd_kill"]
+                    .map(mark)
+                    .into_iter()
+                    .collect();
             }
             "overview" => {
                 self.write();
@@ -627,6 +660,52 @@ fn is_confined() -> bool {
     is_confined
 }
 
+#[test]
+fn arguments_are_told_from_what_is_none() {
+    for (arguments, code, expected) in [
+        (
+            &["--help"][..],
+            0,
+            "Usage: zmeld-guard [--dry-run] [--config FILE]\n",
+        ),
+        (&["-h"], 0, "Usage: "),
+        (
+            &["--version"],
+            0,
+            concat!("zmeld-guard ", env!("CARGO_PKG_VERSION"), "\n"),
+        ),
+        (
+            &["--dry-run", "--config"],
+            2,
+            "zmeld-guard: --config needs a file; see --help\n",
+        ),
+        (
+            &["--dry"],
+            2,
+            "zmeld-guard: there is no argument \"--dry\"; see --help\n",
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zmeld-guard"));
+        let done = command.args(arguments).output().unwrap();
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert_eq!(done.status.code(), Some(code), "{said}");
+        assert!(said.starts_with(expected), "{said}");
+    }
+}
+
+#[test]
+fn what_is_needed_is_told_from_what_may_be_ended() {
+    for (pattern, is_so) in [
+        ("/init.scope", true),
+        ("/system.slice/dbus.service/below", true),
+        ("/system.slice", false),
+        ("init.scope", false),
+    ] {
+        let is_never = zmeld_guard::is_never_ended(&pattern.parse().unwrap());
+        assert_eq!(is_never, is_so, "{pattern}");
+    }
+}
+
 /// Only root may end what others run; what is missing has its own exit code.
 #[test]
 fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
@@ -693,14 +772,18 @@ fn without_root_it_refuses_in_one_line_and_says_what_it_would_do() {
         }
     }
     // Faults elsewhere leave no machine unguarded.
-    let elsewhere = "[tier.x]\nkind = 7\n[tunables]\nswapines = 3\n[watch.meld]\nevery = 1\n";
+    let elsewhere =
+        "[tier.x]\nkind = 7\n[tier.y]\n[tunables]\nswapines = 3\n[watch.meld]\nevery = 1\n";
     let (code, said) = run(&format!("{elsewhere}[watch.guard]\n"), &[]);
     assert_eq!(code, Some(3), "{said}");
-    // By the defaults; it goes on, until it is ended.
-    let (code, said) = run("", &["--dry-run"]);
-    assert_eq!(code, Some(124), "{said}");
-    assert!(said.contains(" holds "), "{said}");
-    assert!(said.contains("; Ctrl-C ends it\n"), "{said}");
+    // By the defaults, or where all rules are dry; it goes on, until it is ended.
+    let dry = "[watch]\ndry_run = true\n[watch.guard]\n";
+    for (config, arguments) in [("", &["--dry-run"][..]), (dry, &[])] {
+        let (code, said) = run(config, arguments);
+        assert_eq!(code, Some(124), "{said}");
+        assert!(said.contains(" holds "), "{said}");
+        assert!(said.contains("; Ctrl-C ends it\n"), "{said}");
+    }
 }
 
 /// Its child is nobody's, and knows what was ended.
@@ -752,17 +835,31 @@ fn finding_that_hangs_keeps_it_from_nothing() {
     machine.available = Some(20);
     machine.write();
     let other = machine.processes["other"].child.id();
-    let pipe = machine.dir.path().join(format!("proc/{other}/cgroup"));
+    let path = |name: &str| machine.dir.path().join(name);
+    // Nobody writes into it: whoever reads it waits.
+    let hang = |pipe: &Path| {
+        fs::remove_file(pipe).unwrap();
+        Command::new("mkfifo").arg(pipe).status().unwrap();
+    };
+    hang(&path("proc/swaps"));
+    let (pipe, said) = (path(&format!("proc/{other}/cgroup")), Said::default());
+    let says = Arc::clone(&said);
     let say = move |text: String| {
         if text.contains("ends deaf") {
-            // Nobody writes into it: whoever looks for processes waits.
-            fs::remove_file(&pipe).unwrap();
-            Command::new("mkfifo").arg(&pipe).status().unwrap();
+            hang(&pipe);
         }
+        says.lock().unwrap().push(text);
     };
     start(&machine, "grace = \"1s\"", say);
     let deaf = &mut machine.processes.get_mut("deaf").unwrap().child;
     assert_eq!(deaf.wait().unwrap().signal(), Some(KILL));
+    let said = said.lock().unwrap().join("\n");
+    // No command runs on this machine.
+    assert!(said.contains("without a real-time priority: "), "{said}");
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let locked = status.lines().find(|it| it.starts_with("VmLck:")).unwrap();
+    let is_locked = !locked.ends_with(" 0 kB");
+    assert_ne!(is_locked, said.contains("may be swapped out"), "{said}");
 }
 
 /// Its unit may take 128 MiB.
