@@ -277,7 +277,7 @@ fn values_text(values: &[(String, String)], style: &Style) -> String {
     for (name, (_, value)) in names.iter().zip(values) {
         let padding = column.saturating_sub(text::width(name));
         let mut head = format!("{name}{}", " ".repeat(padding));
-        if text::width(name) > column {
+        if text::width(name) >= column {
             let lines = text::wrap(name, style.width).into_iter();
             out.extend(lines.map(|line| line + "\n"));
             head.clone_from(&indent);

@@ -253,6 +253,7 @@ fn documents() {
     let document = Document::new("zmeld scan, of all that there is")
         .lead("4.21 GiB would fit into 1.18 GiB, `zmeld up` would say, if somebody asked.")
         .provenance("kernel", "6.12")
+        .provenance("a name of 20 columns", "its value")
         .provenance("a name that is longer than half of a line", "and what it says of that line")
         .section(Section::new("").paragraph("- no list").paragraph("12) of none"))
         .section(Section::new("Left out").list(Vec::<String>::new()))
