@@ -98,6 +98,7 @@ mod tests {
         let rising = noise(&rising);
         assert!((rising.drift - 0.5 / 1.2).abs() < 1e-9, "{rising:?}");
         assert_eq!(noise(&[f64::INFINITY, 1.0]).relative_spread, 0.0);
+        assert_eq!(noise(&[1.0, 3.0]).relative_spread, MAD_TO_DEVIATION / 2.0);
         // Deviations 0 0 1 1 1 of 5, and 2 % of 100.
         let spread = noise(&[100.0, 100.0, 101.0, 99.0, 101.0]).relative_spread;
         assert!((spread - 0.01 * MAD_TO_DEVIATION).abs() < 1e-12, "{spread}");
