@@ -303,6 +303,11 @@ where the machine stands still somebody pays who waits
         };
         let found = choose_owner(&[one; 300], 1000 * MIB, false, |_| true);
         assert_eq!(found, Verdict::Pays(0));
+        let none = OwnerFigures {
+            holds_bytes: 0,
+            ..one
+        };
+        assert_eq!(equal_share(&[[one; 300], [none; 300]].concat()), 2 * MIB);
     }
 
     /// A generator of numbers below a bound, from a seed.

@@ -114,7 +114,7 @@ pub(crate) fn list(
     scored.retain(|(score, it)| !is_never(host, it.pid, *score));
     scored.sort_by_key(|(score, it)| (it.said.is_avoided, Reverse(*score)));
     // Of those that stand behind, the largest.
-    if scored.len() > AT_ONCE_MAX {
+    if let Some(behind) = scored.get_mut(AT_ONCE_MAX..) {
         let resident = |pid: u32| -> Option<u64> {
             let text = host.read(format!("/proc/{pid}/statm")).unwrap_or_default();
             let pages = text.split(' ').nth(1).and_then(|it| it.parse().ok());
@@ -122,7 +122,7 @@ pub(crate) fn list(
             // Its first thread has ended.
             bytes.or_else(|| Some(Status::read(host, pid)?.gives_bytes))
         };
-        scored[AT_ONCE_MAX..].sort_by_cached_key(|(_, it)| Reverse(resident(it.pid)));
+        behind.sort_by_cached_key(|(_, it)| Reverse(resident(it.pid)));
         scored.truncate(AT_ONCE_MAX + LARGEST_MAX);
     }
     let (mut listed, mut opened, mut held) = (Vec::new(), HashMap::new(), 0);
