@@ -50,7 +50,7 @@ pub(super) fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         "vm" if is_top => Some("write [tunables] and the name without \"vm.\"".to_owned()),
         "vm" if has("swappiness") => Some("leave out \"vm.\"".to_owned()),
         "swappiness" | "page_cluster" if is_top || is_tier => {
-            Some("it stands in [tunables]".to_owned())
+            Some("it belongs in [tunables]".to_owned())
         }
         "path" if has("file") => Some("write file, or device for a partition".to_owned()),
         // zswap calls a codec as the kernel does.

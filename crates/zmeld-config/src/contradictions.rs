@@ -232,13 +232,6 @@ impl Check<'_> {
             );
             self.error(&format!("watch.guard.{key}"), what);
         }
-        if rule.grace > Span::seconds(60) {
-            let what = format!(
-                "{}: memory is gone long before; write 1min at most",
-                rule.grace
-            );
-            self.error_of_value("watch.guard.grace", what);
-        }
         if rule.protect.iter().any(|pattern| pattern.matches("/")) {
             let what = "\"/\" protects all that there is; name some, or write enabled = false";
             self.error_of_value("watch.guard.protect", what);
@@ -253,7 +246,7 @@ impl Check<'_> {
         let path = config.metrics.textfile.as_ref();
         if let Some(path) = path.filter(|it| it.extension().is_none_or(|it| it != "prom")) {
             let what = format!(
-                "node_exporter reads files whose names end in .prom only; write {}.prom",
+                "node_exporter reads files whose names end in .prom only; write \"{}.prom\"",
                 path.display()
             );
             self.error_of_value("metrics.textfile", what);

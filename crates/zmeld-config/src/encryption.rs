@@ -69,9 +69,14 @@ impl Cipher {
             false => [128, 192, 256],
         };
         let [least, middle, most] = sizes;
-        (is_block_cipher && !sizes.contains(key_size)).then(|| {
-            format!("{name} has no key of {key_size} bits; write {least}, {middle} or {most}")
-        })
+        let way_out = match is_block_cipher {
+            true if !sizes.contains(key_size) => format!("{least}, {middle} or {most}"),
+            false if !(128..=1024).contains(key_size) => "128 to 1024".to_owned(),
+            _ => return None,
+        };
+        Some(format!(
+            "{name} has no key of {key_size} bits; write {way_out}"
+        ))
     }
 }
 
@@ -149,12 +154,12 @@ fn cipher_name(text: &str) -> Result<String, String> {
         .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_,():".contains(c));
     if !plain || text.split('-').count() < 3 {
         return Err(format!(
-            "{text:?} is no cipher; write it as cryptsetup does, such as aes-xts-plain64"
+            "{text:?} is no cipher; write it as cryptsetup does, such as \"aes-xts-plain64\""
         ));
     }
     if text.contains("-ecb") {
         return Err(format!(
-            "{text:?} shows which blocks are equal; write aes-xts-plain64"
+            "{text:?} shows which blocks are equal; write \"aes-xts-plain64\""
         ));
     }
     Ok(text.to_owned())

@@ -17,8 +17,13 @@ where
 {
     let number = Option::<i64>::deserialize(it)?;
     if let Some(number) = number.filter(|it| !(LEAST..=MOST).contains(it)) {
-        let way_out = format!("write a whole number from {LEAST} to {MOST}");
-        return Err(Error::custom(format!("is the number {number}; {way_out}")));
+        let to = match MOST {
+            i64::MAX => "on".to_owned(),
+            most => format!("to {most}"),
+        };
+        return Err(Error::custom(format!(
+            "is the number {number}; write a whole number from {LEAST} {to}"
+        )));
     }
     Ok(number.and_then(|it| T::try_from(it).ok()))
 }

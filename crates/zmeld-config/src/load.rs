@@ -252,7 +252,7 @@ impl Tier {
             Some(kind) => value(kind)?,
             None => {
                 let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
-                let way_out = "or remove what is said of a tier that is gone";
+                let way_out = "or remove this table, where the tier's own is gone";
                 let names = names.join(" or ");
                 let what = format!("missing field `kind`; write kind = {names}, {way_out}");
                 return Err((head, what));
@@ -273,6 +273,10 @@ impl Tier {
             // A key of a table in it has other names to choose from.
             let is_own = wrong == at || own_names.contains(&wrong);
             let what = match (kind, is_own && what.starts_with(mistakes::NO_SUCH_KEY)) {
+                // Written-back pages are lost with RAM: they have no key that lasts.
+                (TierKind::Zram | TierKind::Zmeld, false) => {
+                    return (wrong, what.replace("`none`, `luks`, ", "`none`, "))
+                }
                 (_, false) => return (wrong, what),
                 (TierKind::Zram, _) => what.replace(", `meld`, `check_writes`", ""),
                 (TierKind::Zmeld, _) => what,

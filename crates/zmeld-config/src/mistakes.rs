@@ -476,7 +476,7 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
         "u32" | "u64" | "usize" if is.starts_with("the number -") => {
             "write a whole number from 0 on".to_owned()
         }
-        "i64" | "u32" | "u64" | "usize" => format!("write a whole number{unquoted}"),
+        "i64" | "u16" | "u32" | "u64" | "usize" => format!("write a whole number{unquoted}"),
         _ if path == TIERS => "write [tier.NAME] and its keys".to_owned(),
         _ => {
             // A key in [tier] belongs where it would at the top. A tier may be named as its kind.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use smart_default::SmartDefault;
 use toml::{Table, Value};
+use zmeld_linux::amount::Parse;
 
-use super::key::{absolute, by, within};
+use super::key::{absolute, within};
 use super::{Bytes, GroupPattern, Percent, Span};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,13 +193,14 @@ pub struct RecompressRule {
 }
 
 fn part_of_page<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
-    let bytes = by(deserializer, |text| match text.parse()? {
-        bytes if bytes > Bytes(4_096) => {
-            Err(format!("{text:?} is more than a page; write 0 to 4KiB"))
-        }
-        bytes => Ok(bytes),
-    });
-    Ok(bytes?.unwrap_or_default())
+    deserializer.deserialize_str(Parse(|text| {
+        let why = match Bytes::parse(text, String::new) {
+            Ok(bytes) if bytes <= Bytes(4_096) => return Ok(bytes),
+            Ok(_) => "more than a page",
+            Err(_) => "not a size",
+        };
+        Err(format!("{text:?} is {why}; write \"0\" to \"4KiB\""))
+    }))
 }
 
 /// When pages are written to the backing device.
@@ -305,10 +307,25 @@ pub struct GuardRule {
     pub protect: Vec<GroupPattern>,
     /// How long a process has from SIGTERM to SIGKILL.
     #[default(Span::seconds(3))]
+    #[serde(deserialize_with = "grace")]
     pub grace: Span,
     /// A program and its arguments, run as nobody after something was ended, with the facts in
     /// its environment.
     pub on_end: Vec<String>,
+}
+
+/// Memory is gone long before a minute is over.
+fn grace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    deserializer.deserialize_str(Parse(|text| {
+        match (text.parse::<Span>(), text.parse::<u32>()) {
+            (Ok(span), _) if span <= Span::seconds(60) => Ok(span),
+            (_, Ok(1..=60)) => Err(format!("{text:?} is not a time; write \"{text}s\"")),
+            (Ok(_), _) => Err(format!(
+                "{text:?}: memory is gone long before; write \"1min\" at most"
+            )),
+            _ => Err(format!("{text:?} is not a time; write \"1s\" to \"1min\"")),
+        }
+    }))
 }
 
 /// Export of figures to a monitoring system.

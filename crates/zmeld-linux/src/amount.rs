@@ -22,7 +22,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Bytes::parse(text, || {
-            format!("{text:?} is not a size; write a number with KiB, MiB, GiB or TiB, or bytes")
+            format!("{text:?} is not a size; write \"64KiB\", \"512MiB\" or \"4GiB\"")
         })
     }
 }
@@ -37,27 +37,38 @@ impl Bytes {
     /// That, a unit that may be two, or more than any machine has.
     pub fn parse(text: &str, wrong: impl Fn() -> String) -> Result<Bytes, String> {
         let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let shift = match text[number.len()..].to_ascii_lowercase().as_str() {
-            "" | "b" => 0,
-            "k" | "kib" => 10,
-            "m" | "mib" => 20,
-            "g" | "gib" => 30,
-            "t" | "tib" => 40,
-            unit @ ("kb" | "mb" | "gb" | "tb") => {
-                let exact = unit[..1].to_ascii_uppercase();
-                return Err(format!(
-                    "{text:?}: {} may be powers of 1000 or of 1024; write {exact}iB",
-                    unit.to_ascii_uppercase()
-                ));
-            }
+        let unit = text[number.len()..].to_ascii_uppercase();
+        let shift = match unit.as_str() {
+            "" | "B" => 0,
+            "K" | "KB" | "KIB" => 10,
+            "M" | "MB" | "MIB" => 20,
+            "G" | "GB" | "GIB" => 30,
+            "T" | "TB" | "TIB" => 40,
             _ => return Err(wrong()),
         };
-        let bytes = decimal(number.trim_end(), 1 << shift).ok_or_else(&wrong)?;
-        u64::try_from(bytes)
-            .ok()
-            .filter(|bytes| *bytes <= i64::MAX as u64)
-            .map(Bytes)
-            .ok_or_else(|| format!("{text:?} is more than any machine has"))
+        let number = number.trim_end();
+        let bytes = decimal(number, 1 << shift).ok_or_else(&wrong)?;
+        let bytes = u64::try_from(bytes).ok();
+        match bytes.filter(|bytes| *bytes <= i64::MAX as u64) {
+            None => Err(format!("{text:?} is more than any machine has")),
+            Some(_) if unit.len() == 2 => Err(format!(
+                "{text:?}: {unit} may be powers of 1000 or of 1024; write \"{number}{}iB\"",
+                &unit[..1]
+            )),
+            Some(bytes) => Ok(Bytes(bytes)),
+        }
+    }
+
+    /// The same as a value of its own: what it counts is not clear where its unit is missing.
+    fn with_unit(text: &str) -> Result<Bytes, String> {
+        let other = match text.parse::<u64>() {
+            Ok(1..BARE_MIN) => "MiB",
+            Ok(BARE_MIN..) => "B",
+            _ => return text.parse(),
+        };
+        Err(format!(
+            "{text:?} has no unit; write \"{text}KiB\" or \"{text}{other}\""
+        ))
     }
 }
 
@@ -94,11 +105,10 @@ impl fmt::Display for Bytes {
                 return write!(f, "{}{unit}", self.0 >> shift);
             }
         }
-        let unit = match self.0 {
-            1..BARE_MIN => "B",
-            _ => "",
-        };
-        write!(f, "{}{unit}", self.0)
+        match self.0 {
+            0 => f.write_str("0"),
+            bytes => write!(f, "{bytes}B"),
+        }
     }
 }
 
@@ -150,8 +160,8 @@ impl FromStr for Percent {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let hundredths = Percent::hundredths(text).ok_or_else(|| match text.parse::<u32>() {
-            Ok(1..) => format!("{text:?} is not a percentage; write \"{text}%\""),
-            _ => format!("{text:?} is not a percentage such as \"25%\""),
+            Ok(1..=1000) => format!("{text:?} is not a percentage; write \"{text}%\""),
+            _ => format!("{text:?} is not a percentage; write one such as \"25%\""),
         })?;
         let percent = u32::try_from(hundredths).map(Percent);
         match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {
@@ -195,6 +205,9 @@ impl Span {
     }
 }
 
+/// The longest span in whole minutes.
+const LONGEST_MIN: u32 = u32::MAX / 60;
+
 const SPANS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
 
 impl FromStr for Span {
@@ -214,7 +227,9 @@ impl FromStr for Span {
             .filter(|seconds| *seconds > 0)
             .map(|seconds| Span { seconds })
             .ok_or_else(|| match text.parse::<u32>() {
-                Ok(1..) => format!("{text:?} is not a time; write \"{text}s\" or \"{text}min\""),
+                Ok(1..=LONGEST_MIN) => {
+                    format!("{text:?} is not a time; write \"{text}s\" or \"{text}min\"")
+                }
                 _ => format!("{text:?} is not a time; write \"30s\", \"5min\", \"2h\" or \"1d\""),
             })
     }
@@ -322,14 +337,15 @@ macro_rules! text_form {
     )*};
 }
 
-text_form!(Bytes: str::parse, Percent: share, Span: str::parse);
+text_form!(Bytes: Bytes::with_unit, Percent: share, Span: str::parse);
 
 /// By itself it is a share of something, of at most all of it.
 fn share(text: &str) -> Result<Percent, String> {
-    match text.parse()? {
-        share if share > Percent::whole(100) => {
-            Err(format!("{text:?} is more than all of it; write 0% to 100%"))
-        }
-        share => Ok(share),
+    let bare = || Percent::hundredths(&format!("{text}%"));
+    match Percent::hundredths(text).or_else(bare) {
+        Some(10_001..) => Err(format!(
+            "{text:?} is more than all of it; write \"100%\" at most"
+        )),
+        _ => text.parse(),
     }
 }

@@ -84,26 +84,109 @@ fn what_is_written_comes_back() {
     }
 }
 
+/// Lines before a key that put it into its table.
+fn head(key: &Key) -> String {
+    let kind = |of| format!("[tier.a]\nkind = \"{of}\"\n");
+    match key.of {
+        "Config" => String::new(),
+        "RamDevice" if key.name == "kind" => "[tier.a]\n".to_owned(),
+        "Swap" | "RamDevice" => kind("zmeld"),
+        "Zswap" => kind("zswap"),
+        "DiskSwap" => kind("disk"),
+        "Writeback" => kind("zram") + "[tier.a.writeback]\n",
+        "Tunables" | "Watch" | "Metrics" => format!("[{}]\n", key.of.to_lowercase()),
+        rule => format!("[watch.{}]\n", rule.trim_end_matches("Rule").to_lowercase()),
+    }
+}
+
+/// Lines that a message offers in place of `name = ...`.
+fn offered(name: &str, message: &str) -> Vec<String> {
+    let (_, way_out) = message.split_once("; ").unwrap_or_default();
+    let texts = || way_out.split('"').skip(1).step_by(2);
+    let words = || way_out.split([' ', ',', ';']);
+    let numbers = || words().filter(|word| word.parse::<i64>().is_ok());
+    let values: Vec<String> = if let Some(names) = way_out.strip_prefix("there are: ") {
+        names.split(", ").map(|name| format!("{name:?}")).collect()
+    } else if way_out.contains("true or false") {
+        vec!["true".to_owned(), "false".to_owned()]
+    } else if let Some((_, line)) = way_out
+        .split_once("write ")
+        .filter(|it| it.1.contains(" = "))
+    {
+        let line = line.trim_end_matches(" or more");
+        let lines = line.split(" or ").filter(|line| line.contains(" = "));
+        return lines.map(str::to_owned).collect();
+    } else if way_out.contains("write ") || way_out.starts_with("did you mean") {
+        let texts = texts().map(|text| format!("{text:?}"));
+        texts.chain(numbers().map(str::to_owned)).collect()
+    } else {
+        Vec::new()
+    };
+    values
+        .iter()
+        .map(|value| format!("{name} = {value}"))
+        .collect()
+}
+
+/// What is not said of a value that a message offers: that it is wrong, too.
+#[test]
+fn every_value_that_a_message_offers_is_taken() {
+    const WRONG: &str = r#"-1|0|3|50|150|500|4096|65536|2000000|70000000000|1.5|true|""|"x"|"0"|"50"|"500"|"99999"|"80000000"|"150%"|"0%"|"1001%"|"4KB"|"1GB"|"xGB"|"min(50%, 4096)"|"min(50%, 4GB)"|"2h"|"1d"|"/x"|"/dev/x"|"zstd:99"|"zstd:3"|"lzo:3"|"zsdt"|"aes"|"aes-ecb-plain"|"a, b"|"luks"|"rando"|["x"]|["/"]|["zsdt"]|2026-11-29"#;
+    let wrong = |key: &Key, lines: &str| {
+        let about = format!(".{}: ", key.name);
+        let needed = match &*key.name {
+            "cipher" | "key_size" => "encryption = \"random\"\n",
+            "key_file" => "encryption = \"luks\"\n",
+            _ => "",
+        };
+        let mut found = said(&format!("{}{needed}{lines}\n", head(key)));
+        // What is of no table is no TOML.
+        let tables = [": tier", ": tunables", ": watch", ": metrics"];
+        let is_syntax = |it: &str| !tables.iter().any(|table| it.contains(table));
+        found.retain(|it| !it.starts_with("warning: ") && (it.contains(&about) || is_syntax(it)));
+        found
+    };
+    let (mut count, mut not_taken) = (0, Vec::new());
+    for key in KEYS.iter().filter(|key| key.of != "Config") {
+        for value in WRONG.split('|') {
+            for message in wrong(key, &format!("{} = {value}", key.name)) {
+                for line in offered(&key.name, &message) {
+                    count += 1;
+                    let mut lines = vec![line];
+                    let replaces = [&*key.name, "device", "file"];
+                    if !replaces.iter().any(|name| lines[0].starts_with(name)) {
+                        lines.push(format!("{} = {value}", key.name));
+                    }
+                    let still = wrong(key, &lines.join("\n"));
+                    // What this needs beside it.
+                    let beside = still.iter().flat_map(|it| offered("", it));
+                    let beside: Vec<_> = beside.filter(|it| !it.starts_with(' ')).collect();
+                    let name = |line: &String| line.split(' ').next().map(str::to_owned);
+                    lines.retain(|line| !beside.iter().any(|it| name(it) == name(line)));
+                    let refused = match beside.is_empty() {
+                        true => still.clone(),
+                        false => wrong(key, &[lines.clone(), beside].concat().join("\n")),
+                    };
+                    if !refused.is_empty() {
+                        not_taken.push(format!("{value}: {message}\n{lines:?}: {refused:#?}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(not_taken.is_empty(), "{}", not_taken.join("\n"));
+    assert!(count > 300, "{count} offers");
+}
+
 /// serde would take its items for the values of a table, in their order.
 #[test]
 fn no_key_takes_a_list_but_those_of_lists() {
-    let kind = |of| format!("[tier.a]\nkind = \"{of}\"\n");
     for key in KEYS.iter() {
         // A codec may be a list of some; the schema knows no default of it.
         if key.default.starts_with('[') || key.name == "codec" {
             continue;
         }
-        let head = match key.of {
-            "Config" => String::new(),
-            "RamDevice" if key.name == "kind" => "[tier.a]\n".to_owned(),
-            "Swap" | "RamDevice" => kind("zmeld"),
-            "Zswap" => kind("zswap"),
-            "DiskSwap" => kind("disk"),
-            "Writeback" => kind("zram") + "[tier.a.writeback]\n",
-            "Tunables" | "Watch" | "Metrics" => format!("[{}]\n", key.of.to_lowercase()),
-            rule => format!("[watch.{}]\n", rule.trim_end_matches("Rule").to_lowercase()),
-        };
-        let found = said(&format!("{head}{} = []", key.name));
+        let found = said(&format!("{}{} = []", head(key), key.name));
         let words = format!("{}: is ", key.name);
         assert!(
             found.iter().any(|it| it.contains(&words)),

@@ -37,7 +37,6 @@ pub struct DiskSwap {
     #[serde(deserialize_with = "cipher_key")]
     pub cipher: Option<String>,
     /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
-    #[serde(deserialize_with = "within::<128, 1024, _, _>")]
     pub key_size: Option<u16>,
     /// The image of hibernation goes here.
     pub hibernation: bool,

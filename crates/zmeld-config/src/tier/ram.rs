@@ -109,7 +109,6 @@ pub struct Writeback {
     #[serde(deserialize_with = "cipher_key")]
     pub cipher: Option<String>,
     /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
-    #[serde(deserialize_with = "within::<128, 1024, _, _>")]
     pub key_size: Option<u16>,
     /// How much may be written a day, to spare flash.
     pub daily_limit: Option<Bytes>,
@@ -163,7 +162,7 @@ impl RamDevice {
                 Size::Ram { percent, at_most: None } if is_more(percent)
             );
             if is_above_ram {
-                let what = format!("{limit} is more than all of RAM; write at most 100%");
+                let what = format!("{limit} is more than all of RAM; write \"100%\" at most");
                 check.error_of_value(&format!("{key}.memory_limit"), what);
             }
         }
@@ -294,8 +293,15 @@ impl FromStr for Size {
             } else {
                 (one, other)
             };
+            let percent = share(percent)?;
+            if let Ok(number @ 1..BARE_MIN) = limit.parse::<u64>() {
+                return Err(format!(
+                    "{text:?} has a number of bytes, less than 1 MiB; write \"min({percent}, \
+                     {number}MiB)\""
+                ));
+            }
             let size = Size::Ram {
-                percent: share(percent)?,
+                percent,
                 at_most: Some(bytes(limit)?),
             };
             return size.checked(text);
@@ -376,7 +382,7 @@ mod tests {
     #[test]
     fn texts_come_back() {
         let texts =
-            "4GiB|1536MiB|4KiB|4097B|1048577|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097B)";
+            "4GiB|1536MiB|4KiB|4097B|1048577B|50%|12.5%|0.25%|min(50%, 4KiB)|min(0.01%, 4097B)";
         for text in texts.split('|') {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }

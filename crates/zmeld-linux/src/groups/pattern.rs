@@ -80,6 +80,14 @@ impl FromStr for GroupPattern {
                  from the root on, \"/system.slice/ssh.service\"; * is any part of a name"
             ));
         }
+        if text.contains(',') {
+            let names = text.split(',').map(|name| format!("{:?}", name.trim()));
+            let names: Vec<String> = names.collect();
+            return Err(format!(
+                "{text:?} is one name with a comma; write [{}]",
+                names.join(", ")
+            ));
+        }
         Ok(GroupPattern(text.to_owned()))
     }
 }
