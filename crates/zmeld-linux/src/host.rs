@@ -48,6 +48,11 @@ pub trait Access: Send + Sync {
     fn now(&self) -> Instant {
         Instant::now()
     }
+
+    /// Whether this user is root: what is refused to root no other user may do.
+    fn is_root(&self) -> bool {
+        rustix::process::geteuid().is_root()
+    }
 }
 
 /// The machine's own files and commands.
@@ -114,6 +119,10 @@ impl Access for Reading {
 
     fn now(&self) -> Instant {
         self.0.now()
+    }
+
+    fn is_root(&self) -> bool {
+        self.0.is_root()
     }
 }
 
@@ -210,6 +219,11 @@ impl Host {
     /// A machine's path as this process sees it.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.tree.path(path.as_ref())
+    }
+
+    /// Whether this user is root.
+    pub fn is_root(&self) -> bool {
+        self.access.is_root()
     }
 
     /// Is there such a file, device or directory?

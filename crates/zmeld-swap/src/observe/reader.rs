@@ -25,7 +25,7 @@ pub struct Warning {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
 pub enum Problem {
-    /// Only root may read it.
+    /// This user may not read it; root may, where no security module refuses it.
     NotPermitted,
     /// It is not there, and every kernel has it.
     Missing,
@@ -40,7 +40,7 @@ pub enum Problem {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.problem {
-            Problem::NotPermitted => write!(f, "{} may be read by root only", self.path),
+            Problem::NotPermitted => write!(f, "{} may not be read by this user", self.path),
             Problem::Missing => write!(f, "{} is missing", self.path),
             Problem::Unreadable(why) => write!(f, "{} cannot be read: {why}", self.path),
             Problem::Malformed(why) => write!(f, "{} is not understood: {why}", self.path),

@@ -197,7 +197,9 @@ impl Error {
 fn way_to_root() -> &'static str {
     match rustix::process::geteuid().is_root() {
         false => "root: run it with sudo",
-        true => "more than root has here (a container?): run it on the machine itself",
+        true => {
+            "more than root has here: a container or a security module (SELinux, AppArmor) refuses it"
+        }
     }
 }
 

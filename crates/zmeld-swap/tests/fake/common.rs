@@ -713,8 +713,13 @@ impl Fake {
                         .to_owned(),
                 )
             }
-            // As an ordinary user sees root's device.
-            "wipefs" if inner.signatures.get(&last).is_some_and(|it| it == "secret") => {
+            // As an ordinary user sees root's device, and root one that a security module keeps.
+            "wipefs"
+                if inner
+                    .signatures
+                    .get(&last)
+                    .is_some_and(|it| SECRETS.contains(&&**it)) =>
+            {
                 Err("wipefs: error: probing initialization failed: Permission denied".to_owned())
             }
             "wipefs" => Ok(inner.signatures.get(&last).cloned().unwrap_or_default()),
@@ -830,7 +835,15 @@ impl Fake {
     }
 }
 
+/// Signatures of devices that nobody but root may read, and not even root.
+const SECRETS: [&str; 2] = ["secret", "secret-of-root"];
+
 impl Access for Fake {
+    fn is_root(&self) -> bool {
+        let inner = self.inner.lock().unwrap();
+        !inner.signatures.values().any(|it| it == SECRETS[0])
+    }
+
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let fate = self.enter()?;
         let result = if path.ends_with("hot_add") {

@@ -176,13 +176,16 @@ impl Planner<'_> {
     fn carried(&mut self, path: &Path) -> Result<Option<Vec<String>>, Error> {
         let found = self.carried_after(path);
         match found.map_or_else(|| signatures(self.host, path), Ok) {
-            Err(Error::Privilege { .. }) => {
-                let path = path.display();
+            Err(Error::Privilege { .. }) if !self.host.is_root() => {
+                let resolved = self.host.resolved(path);
+                let tier = self.places.iter().find(|it| it.0 == resolved);
                 let what = format!(
-                    "{path} can be read by root only: run this as root to check what it carries"
+                    "{} can be read by root only: run this as root to check what it carries",
+                    path.display()
                 );
-                let notice = Finding::new(Severity::Notice, "", what);
-                self.problems.push(notice);
+                let about = tier.map_or("", |(_, name)| name);
+                self.problems
+                    .push(Finding::new(Severity::Notice, about, what));
                 Ok(None)
             }
             Err(err) if err.is_denied() => Ok(None),

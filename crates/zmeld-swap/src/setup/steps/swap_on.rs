@@ -201,7 +201,7 @@ impl SwapOn {
                 Ok(PathMatch::Other(why)) => found = Area::Others(swap.path, why),
                 Ok(PathMatch::Gone | PathMatch::Same) => return Ok(Area::Ours(swap)),
                 // An ordinary user, who may not look, goes by the name.
-                Err(err) if err.is_denied() && !rustix::process::geteuid().is_root() => {
+                Err(err) if err.is_denied() && !host.is_root() => {
                     return Ok(Area::Ours(swap));
                 }
                 // A drive that does not answer is swapped to all the same.
