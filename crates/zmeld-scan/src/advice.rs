@@ -5,7 +5,9 @@
 
 use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_config::advice::meld;
-use zmeld_config::advice::{size, tier, Facts, Machine, Preferences, Recommendation};
+use zmeld_config::advice::{
+    size, tier, Facts, Machine, ModulePresence, Preferences, Recommendation,
+};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -223,7 +225,8 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         .filter(|codec| codec.offered == Some(false))
         .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share() <= CPU_SHARE_MAX)
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
-    let why = match there.codec.starts_with("zword") {
+    let loads_modules = result.machine.zmeld != ModulePresence::Impossible;
+    let why = match there.codec.starts_with("zword") && loads_modules {
         true => {
             "this kernel's zram has none of it (the packages zmeld-dkms and zword-dkms bring it)"
         }

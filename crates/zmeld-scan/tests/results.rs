@@ -599,6 +599,12 @@ fn advice_is_told_whole() {
             },
         );
     }
+    tell("codec 2 is zword, and no module can be loaded", &|result| {
+        slower(1.0)(result);
+        result.codecs[2].offered = Some(false);
+        result.codecs[2].effective_ratio = 2.5;
+        result.machine.zmeld = ModulePresence::Impossible;
+    });
     tell("a kernel without any of them", &|result| {
         result
             .codecs

@@ -301,12 +301,14 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
         let room = facts.room_behind_zswap();
         Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
-    let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword);
+    // DKMS is of no use to a kernel that loads no modules.
+    let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword)
+        && machine.zmeld.presence != ModulePresence::Impossible;
     let mut why = why + but;
     if lacks_zword {
         why +=
-            "; the package zword-dkms makes most programs' pages a tenth smaller than zstd does \
-                (zmeld scan --codecs zword,zstd)";
+            "; zword-dkms (docs/packages.md) makes most programs' pages a tenth smaller than zstd \
+             does (zmeld scan --codecs zword,zstd)";
     }
     if machine.has_large_folios && (is_zswap || zswap.is_some_and(|it| it.is_enabled)) {
         why +=

@@ -75,7 +75,7 @@ impl Planner<'_> {
         }
         let known = compressors(&known);
         let way_out = match known.is_empty() {
-            _ if wanted.starts_with(ZWORD) => {
+            _ if wanted.starts_with(ZWORD) && self.host.exists("/proc/modules") => {
                 "install zword-dkms, or name another compressor".to_owned()
             }
             true => "leave compressor out".to_owned(),
