@@ -215,7 +215,7 @@ fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
         ..no_group(
             key,
             so,
-            format!("no control group is called {pattern} here now"),
+            format!("no control group is called {pattern:?} here now"),
         )
     }
 }
@@ -292,7 +292,7 @@ impl Names {
             gaps.extend(missing.map(|it| in_vain(self.key, it, self.so)));
             return gaps;
         }
-        let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
+        let missing: Vec<String> = missing.iter().map(|name| format!("{name:?}")).collect();
         let why = match missing.is_empty() {
             true => "all that it names is protected".to_owned(),
             false => format!("no control group is called {} here now", missing.join(", ")),

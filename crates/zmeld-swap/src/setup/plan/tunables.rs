@@ -172,16 +172,22 @@ impl Planner<'_> {
             Ordering::Equal => "neither is preferred",
             Ordering::Less => "dropping file pages is preferred to swapping",
         };
-        let mut reason = format!(
-            "swap-in gives about {} pages/s, reading files again {}: {preferred}",
-            rough(measured.swap_pages_per_s),
-            rough(measured.files_pages_per_s)
-        );
-        match by_speed {
-            SWAPPINESS_MAX => reason += &format!("; {by_speed} is the highest that zmeld sets"),
-            SWAPPINESS_MIN => reason += &format!("; {by_speed} is the lowest that zmeld sets"),
-            _ => {}
-        }
+        // Rates that are so far apart differ from run to run, and decide nothing.
+        let mut reason = match by_speed {
+            SWAPPINESS_MAX => format!(
+                "swap-in is many times faster than reading files again: {preferred}; {by_speed} is \
+                 the highest that zmeld sets"
+            ),
+            SWAPPINESS_MIN => format!(
+                "reading files again is many times faster than swap-in: {preferred}; {by_speed} is \
+                 the lowest that zmeld sets"
+            ),
+            _ => format!(
+                "swap-in gives about {} pages/s, reading files again {}: {preferred}",
+                rough(measured.swap_pages_per_s),
+                rough(measured.files_pages_per_s)
+            ),
+        };
         let value = kinds.swappiness(by_speed);
         match value.cmp(&by_speed) {
             Ordering::Less => {

@@ -1,7 +1,9 @@
 //! The warnings that show with the machine in view. Contradictions, and what a
 //! configuration shows by itself, are found where it is read.
 
-use zmeld_config::advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
+use zmeld_config::advice::size::{
+    fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+};
 use zmeld_report::units::bytes;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +15,23 @@ use super::parts::PlanPart;
 use super::planner::Planner;
 use crate::observe::tunables::Unfit;
 use crate::observe::{image, tunables};
+
+/// The sum of devices' bytes, words for several, and the key that is to blame; None without any.
+fn together(devices: &[(&str, u64)], key: &str) -> Option<(u64, String, String)> {
+    let sum = devices
+        .iter()
+        .fold(0u64, |sum, it| sum.saturating_add(it.1));
+    let (who, key) = match devices {
+        [] => return None,
+        [(name, _)] => (String::new(), format!("{}.{key}", PlanPart::of_tier(name))),
+        [(first, _), ..] => {
+            let names: Vec<&str> = devices.iter().map(|it| it.0).collect();
+            let who = format!(" (the tiers {} together)", names.join(", "));
+            (who, PlanPart::of_tier(first))
+        }
+    };
+    Some((sum, who, key))
+}
 
 /// A swap area when the plan is carried out.
 struct Area {
@@ -42,7 +61,7 @@ impl Planner<'_> {
     pub(super) fn warnings(&mut self) {
         let config = self.config;
         let ram = self.machine.ram_bytes;
-        let mut unlimited = Vec::new();
+        let (mut unlimited, mut limited) = (Vec::new(), Vec::new());
         for (tier, device) in config.in_ram() {
             let (name, size) = (tier.name.as_str(), device.size.bytes(ram));
             if !self.asked_for(tier) {
@@ -51,13 +70,15 @@ impl Planner<'_> {
             // A limit that RAM cannot reach limits nothing.
             let limit = device.memory_limit.map(|it| it.bytes(ram));
             let limit = limit.filter(|it| *it < ram);
-            if limit.is_none() {
-                unlimited.push((name, size));
+            match limit {
+                None => unlimited.push((name, size)),
+                Some(limit) => limited.push((name, limit.min(size))),
             }
             self.idle_limit(name, size, limit);
             self.beyond_limit(name, size, limit);
         }
         self.too_large(&unlimited);
+        self.high_limits(&limited);
         self.readable_copies();
         self.hibernation();
         self.order_of_areas();
@@ -246,17 +267,8 @@ impl Planner<'_> {
     /// Devices without a limit whose pages RAM cannot hold when they are full.
     fn too_large(&mut self, devices: &[(&str, u64)]) {
         let ram = self.machine.ram_bytes;
-        let size = devices
-            .iter()
-            .fold(0u64, |sum, it| sum.saturating_add(it.1));
-        let (who, key) = match devices {
-            [] => return,
-            [(name, _)] => (String::new(), format!("{}.size", PlanPart::of_tier(name))),
-            [(first, _), ..] => {
-                let names: Vec<&str> = devices.iter().map(|it| it.0).collect();
-                let who = format!(" (the tiers {} together)", names.join(", "));
-                (who, PlanPart::of_tier(first))
-            }
+        let Some((size, who, key)) = together(devices, "size") else {
+            return;
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
@@ -283,6 +295,22 @@ impl Planner<'_> {
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }
 
+    /// Limits that leave less than a fifth of RAM to all else, once pages compress badly.
+    fn high_limits(&mut self, devices: &[(&str, u64)]) {
+        let ram = self.machine.ram_bytes;
+        let found = together(devices, "memory_limit");
+        let Some((most, who, key)) = found.filter(|(most, ..)| fills_ram(0, *most, ram)) else {
+            return;
+        };
+        let what = format!(
+            "pages that compress badly may take {}{who} of the {} that the machine has; write \
+             memory_limit = \"{LIMIT_MAX_PERCENT}%\" or less",
+            bytes(most),
+            bytes(ram)
+        );
+        self.warn(FindingId::NoMemoryLimit, &key, what);
+    }
+
     /// A limit that a device reaches by no pages of its size, however badly they compress. What is
     /// advised for those is up to a fifth above the size.
     fn idle_limit(&mut self, name: &str, size: u64, limit: Option<u64>) {
@@ -305,11 +333,15 @@ impl Planner<'_> {
     /// A device that is full by its limit, or by RAM, before it is by its size.
     fn beyond_limit(&mut self, name: &str, size: u64, limit: Option<u64>) {
         let measured = self.options.expected_ratio;
+        let ram = self.machine.ram_bytes;
         let (whose, way_out) = match limit {
-            Some(_) => ("its limit", ", or raise memory_limit"),
+            Some(limit) if limit < ram / 100 * u64::from(LIMIT_MAX_PERCENT) => {
+                ("its limit", ", or raise memory_limit")
+            }
+            Some(_) => ("its limit", ""),
             None => ("RAM", ""),
         };
-        let limit = limit.unwrap_or(self.machine.ram_bytes);
+        let limit = limit.unwrap_or(ram);
         if !is_oversized(size, limit, measured) {
             return;
         }

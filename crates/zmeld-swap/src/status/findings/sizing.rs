@@ -74,23 +74,31 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
 /// Without a limit, pages that do not compress can fill RAM with swap.
 pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
-    let open = view.compressed().filter(|(_, it)| is_open(it));
+    let open = view.compressed().filter(|(_, it)| is_open(view, it));
     let ratio = |device| measured_ratio(device).unwrap_or(RATIO_ASSUMED);
     let (mut together, mut full) = (0u64, 0u64);
     for (_, it) in open {
         together = together.saturating_add(it.size_bytes);
         full = full.saturating_add((it.size_bytes as f64 / ratio(it)) as u64);
     }
-    if !is_open(device) || ram == 0 || !fills_ram(together, full, ram) {
+    if !is_open(view, device) || ram == 0 || !fills_ram(together, full, ram) {
         return None;
     }
+    let limit = device.held.unwrap_or_default().limit_bytes;
     Some(Finding::of_machine(
         &device.name,
-        "the RAM it may take has no limit: pages that do not compress can fill it",
+        match limit {
+            0 => "the RAM it may take has no limit: pages that do not compress can fill it",
+            _ => "it may take nearly all RAM: pages that do not compress can fill it",
+        },
         format!(
-            "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
+            "disksize {}, {} of RAM with all that have no limit; mem_limit {}",
             bytes(device.size_bytes),
-            percent(share(together, ram))
+            percent(share(together, ram)),
+            match limit {
+                0 => "0".to_owned(),
+                limit => bytes(limit),
+            }
         ),
         Fit::of(view, device).remedy(view, device),
     ))
@@ -223,8 +231,13 @@ impl Fit {
         let measured = measured_ratio(device);
         let (percent, _) = limit_percent(device.size_bytes, ram, measured.unwrap_or(RATIO_ASSUMED));
         // All that have none get one, and share what one would have.
-        let open = view.compressed().filter(|(_, it)| is_open(it)).count();
-        let sharing = if is_open(device) { open.max(1) } else { 1 };
+        let open = view.compressed().filter(|(_, it)| is_open(view, it));
+        let open = open.count();
+        let sharing = if is_open(view, device) {
+            open.max(1)
+        } else {
+            1
+        };
         let shared = |percent: u32| (percent / sharing as u32).max(1);
         let percent = shared(percent);
         let limit_bytes = |percent: u32| ram / 100 * u64::from(percent);
@@ -298,9 +311,10 @@ fn small_limit(size_bytes: u64, measured: Option<f64>, taken: u64) -> Size {
     Size::Bytes(Bytes(full.max(taken).next_multiple_of(1 << 20)))
 }
 
-/// Whether nothing limits the RAM that a device may take.
-fn is_open(device: &Device) -> bool {
-    device.held.unwrap_or_default().limit_bytes == 0
+/// Whether nothing limits the RAM that a device may take, or hardly anything.
+fn is_open(view: &View, device: &Device) -> bool {
+    let limit = device.held.unwrap_or_default().limit_bytes;
+    limit == 0 || fills_ram(0, limit, view.now.memory.total_bytes)
 }
 
 /// The ratio of the pages in a device, where there are enough to judge by.
