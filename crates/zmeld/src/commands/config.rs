@@ -134,10 +134,6 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     let is_empty = loaded.config == Config::default();
     let (findings, how) = look(&Host::at(&args.root), loaded)?;
     findings.iter().for_each(tell);
-    if files.is_empty() {
-        output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
-        return Ok(Outcome::Done);
-    }
     let count_of = |severity| findings.iter().filter(|it| it.severity == severity).count();
     let (warnings, refused) = (count_of(Severity::Warning), count_of(Severity::Critical));
     let said_of_warnings = match warnings {
@@ -152,11 +148,16 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         (_, count) => format!("{said_of_warnings}, {count} refused here by zmeld up"),
     };
     let s = if count == 1 { "" } else { "s" };
-    let said = match is_empty && findings.is_empty() {
-        true => "nothing is asked for".to_owned(),
-        false => format!("{count} tier{s}, {found}"),
+    let said = match count {
+        0 if is_empty && findings.is_empty() => "nothing is asked for".to_owned(),
+        0 => found,
+        count => format!("{count} tier{s}, {found}"),
     };
-    output::print(&format!("{}: {said}{how}\n", files.join(", ")))?;
+    let files = match files.is_empty() {
+        true => "there is no /etc/zmeld.toml".to_owned(),
+        false => files.join(", "),
+    };
+    output::print(&format!("{files}: {said}{how}\n"))?;
     Ok(match (warnings, refused) {
         (0, 0) => Outcome::Done,
         (_, 0) => Outcome::Missed,
@@ -190,15 +191,15 @@ fn tell(found: &Finding) {
     }
 }
 
-/// Completes a file without tiers, unmeasured: with the tiers that are set up, else with those that
-/// are recommended. A file with tiers stays as it is.
+/// Completes a configuration without tiers, unmeasured: with the tiers that are set up, else with
+/// those that are recommended. One with tiers stays as it is.
 fn completed(
     host: &Host,
     machine: &Machine,
     loaded: Loaded,
     state: Option<&State>,
 ) -> anyhow::Result<Loaded> {
-    if loaded.config.says_of_tiers() || loaded.files.is_empty() {
+    if loaded.config.says_of_tiers() {
         return Ok(loaded);
     }
     let found = match state.filter(|state| state.config.says_of_tiers()) {
@@ -225,30 +226,21 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
     let is_asked_for = loaded.config.says_of_tiers() || is_set_up;
     let (count, is_without) = (loaded.config.tiers.len(), loaded.config.without_tiers);
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
-    let found = match loaded.files.is_empty() {
-        true => Vec::new(),
-        false => config_check(host, &machine, &loaded.config, state.as_ref()),
-    };
-    // Tiers that nobody asked for are no fault of the file.
-    let is_of_file = |problem: &Finding| is_asked_for || loaded.place(&problem.about).is_some();
-    let (of_file, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_of_file);
-    let refuses_advised = others.iter().any(|it| it.severity == Severity::Critical);
     let how = match is_asked_for {
         _ if is_without => "; every tier is switched off: zmeld up sets up none",
-        false if refuses_advised => {
-            "; it names no tier, and zmeld up refuses here the tiers that would suit the machine: \
-             zmeld plan says why"
-        }
         false => "; looked at with the tiers that zmeld up would take",
         true if count == 0 => "; looked at with the tiers that are set up",
         true => "",
     };
-    let mut findings = loaded.warnings.clone();
-    findings.retain(is_of_file);
-    findings.extend(of_file.into_iter().map(|problem| Finding {
+    let found = config_check(host, &machine, &loaded.config, state.as_ref());
+    let found = found.into_iter().map(|problem| Finding {
         place: loaded.place(&problem.about).cloned(),
         ..problem
-    }));
+    });
+    let mut findings: Vec<Finding> = loaded.warnings.iter().cloned().chain(found).collect();
+    // A warning of tiers that nobody asked for is none of the file; what zmeld up refuses, it
+    // refuses whoever asked.
+    findings.retain(|it| is_asked_for || it.place.is_some() || it.severity == Severity::Critical);
     Ok((loaded.in_order(findings), how))
 }
 
@@ -274,7 +266,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
         output::print(&output::json(("zmeld.config", 1), &shown))?;
         return Ok(Outcome::Done);
     }
-    loaded.warnings.iter().for_each(output::say);
+    loaded.warnings.iter().for_each(tell);
     let files: Vec<_> = loaded.files.iter().map(|it| it.to_string_lossy()).collect();
     let head = match files.as_slice() {
         [] => "Nothing is configured.".to_owned(),
@@ -317,7 +309,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         ));
     }
     let findings = imported.config.check();
-    findings.iter().for_each(output::say);
+    findings.iter().for_each(tell);
     let is_mistake = |it: &Finding| it.severity == Severity::Critical;
     let is_refused = findings.iter().any(is_mistake);
     let text = imported.to_toml();

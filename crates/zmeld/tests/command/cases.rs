@@ -4,8 +4,8 @@
 //! file TEXT          that is the machine's configuration; none: there is none
 //! text FILE TEXT     writes a text of the cases into a file
 //! docs FILE WORDS    it is the first example with these words
-//! ARGUMENTS          runs zmeld for this machine; @ begins a path on it, ~ is a space
-//!                    within a word, and '' an empty one
+//! ARGUMENTS          runs zmeld for this machine, of which config check refuses what plan does;
+//!                    @ begins a path on it, ~ is a space within a word, and '' an empty one
 //! into FILE ARGS     writes what it prints into a file
 //! found FINDING      status has it: a line for each, with subject, evidence and remedy
 //! run ARGS           runs it without a machine
@@ -179,6 +179,16 @@ impl script::Case for Case {
             }
             _ => {
                 let output = self.zmeld(&format!("{what} {rest}"), &here);
+                if what == "config" && (rest == "check" || rest.starts_with("check @")) {
+                    let named = rest.replace("check @", "--config @").replace("check", "");
+                    let plan = self.zmeld(&format!("plan {named}"), &here);
+                    let [checked, planned] = [&output, &plan].map(|it| code(it) > 1);
+                    let is_without_machine = text(&output.stdout).contains(", and no machine");
+                    assert!(
+                        checked == planned || is_without_machine,
+                        "{place}: {plan:?}"
+                    );
+                }
                 if what == "plan" && rest.contains("--json") {
                     crate::json::check(&serde_json::from_slice(&output.stdout).unwrap());
                 }
