@@ -137,7 +137,7 @@ tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:v
 tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\
 @media screen and (max-width:600px){\
-th,td{padding:.3rem .5rem}.values{grid-template-columns:1fr;gap:0}.values dd{margin-bottom:.5rem}}";
+th,td{padding:.3rem .4rem}table{font-size:.85rem}pre{white-space:pre-wrap}.values{grid-template-columns:1fr;gap:0}.values dd{margin-bottom:.5rem}}";
 
 const PAPER: &str = "\
 @media print{body{max-width:none;padding:0;font-size:10pt}h2{break-after:avoid}\

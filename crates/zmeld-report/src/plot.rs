@@ -80,7 +80,6 @@ pub(crate) fn css() -> String {
          .zm-bars i{overflow:hidden;text-indent:.4rem;font:600 .8rem/1.4rem system-ui,sans-serif;color:var(--page);white-space:nowrap}\
          .zm-bars .axis{font-size:.8rem;color:var(--quiet)}.zm-bars .axis td{padding-top:0;padding-bottom:0;text-align:right}\
          .zm-bars .axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\
-         @media screen and (max-width:600px){.zm-bars .axis span:nth-child(even){display:none}}\
          .zm-bars b{top:.4rem;bottom:.4rem;background:var(--text);outline:1px solid var(--page)}\
          svg.zm{display:block;width:100%;min-width:600px;height:auto;overflow:visible}\
          .zm text{font:13px system-ui,sans-serif;fill:var(--text);font-variant-numeric:tabular-nums}\
@@ -89,7 +88,13 @@ pub(crate) fn css() -> String {
          .line{fill:none;stroke-width:2;stroke-linejoin:round}\
          .band{opacity:.22}\
          .d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 3}\
-         .d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:14 4}",
+         .d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:14 4}\
+         @media screen and (max-width:600px){figure{overflow-x:visible}\
+         svg.zm{min-width:0}.zm text{font-size:20px}\
+         .zm .tick:not(.x){transform:translateY(-7px)}\
+         .zm .x:nth-of-type(even),.zm-bars .axis span:nth-child(even){display:none}\
+         .zm-bars tr{display:grid;grid-template-columns:1fr auto}.zm-bars .bar{width:auto}\
+         .zm-bars th{grid-column:1/-1;text-align:left}.zm-bars .axis td:first-child{display:none}}",
     );
     for at in 0..SERIES {
         css.push_str(&format!(

@@ -84,7 +84,8 @@ fn last_that_fits<'a>(texts: impl Iterator<Item = &'a str>, width: usize) -> &'a
         .unwrap_or("")
 }
 
-/// A sparkline: a character for each value, from nothing to `top`; a blank where there is none.
+/// A sparkline: a character for each value, a point for nothing and bars up to `top`; a blank where
+/// there is none.
 pub fn spark(values: impl IntoIterator<Item = f64>, top: f64) -> String {
     let levels = (LEVELS.len() - 1) as f64;
     let values = values.into_iter();
@@ -99,7 +100,7 @@ pub fn spark(values: impl IntoIterator<Item = f64>, top: f64) -> String {
 
 /// A sparkline's characters, and what stands for them where there is ASCII alone.
 const LEVELS: [(char, char); 8] = [
-    ('▁', '_'),
+    ('·', '_'),
     ('▂', '.'),
     ('▃', ':'),
     ('▄', '-'),

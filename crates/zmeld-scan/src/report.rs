@@ -3,7 +3,9 @@
 use zmeld_config::advice::size;
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent, plural};
-use zmeld_report::{cells, Axis, Bars, Column, Document, Estimate, Histogram, Section, Table};
+use zmeld_report::{
+    cells, Axis, Bars, Column, Document, Estimate, Histogram, Lines, Section, Table,
+};
 use zmeld_report::{Tone, Unit};
 
 use crate::advice::AdviceKind;
@@ -164,7 +166,11 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
         (memory.shmem_present, "shared memory, in RAM", see_shared),
         (memory.shmem_swapped, "shared memory, swapped out", see_swap),
         (memory.file_present, "of mapped files", see_files),
-        (memory.shared_again, "mapped once more", " (read once)"),
+        (
+            memory.shared_again,
+            "mapped again elsewhere",
+            " (read once)",
+        ),
         (memory.ksm, "melded by KSM already", ""),
         (memory.locked, "locked in RAM", " (swap never takes it)"),
         (memory.swap_slots, "slots of swap in use", ""),
@@ -260,6 +266,7 @@ fn gain_section(result: &ScanResult) -> Section {
         return section;
     };
     let signed = |bytes: i64| bytes as f64;
+    let read = result.pages.total * result.page_size;
     let title = format!("A full device of such pages with {}", codec.codec);
     let mut table = zmeld_report::table!(&title, for gain in &codec.gains,
         Column::text("disk size") => format!("{} % of RAM", gain.disksize_percent),
@@ -274,6 +281,11 @@ fn gain_section(result: &ScanResult) -> Section {
          device, its table included; gains: disk size less that. Machine holds: RAM plus the \
          gain.",
     );
+    table.note(format!(
+        "Valid as far as pages that are swapped out are like the {} that were read, {} of RAM.",
+        bytes(read),
+        percent(read as f64 / result.ram_bytes.max(1) as f64)
+    ));
     section.table(table)
 }
 
@@ -294,17 +306,21 @@ fn duplicate_section(result: &ScanResult) -> Section {
     if result.memory.processes > 0 {
         values.extend([
             (
-                "within a process".to_owned(),
+                "of these within a process".to_owned(),
                 size(found.within_owner_pages),
             ),
             (
-                "between processes".to_owned(),
+                "of these between processes".to_owned(),
                 size(found.between_owners_pages),
             ),
         ]);
     }
     for (kind, pages) in &found.by_kind {
-        values.push((format!("in {kind}"), size(*pages)));
+        let memory = match kind.as_str() {
+            "anonymous" => "anonymous memory",
+            kind => kind,
+        };
+        values.push((format!("of these in {memory}"), size(*pages)));
     }
     section.values(values)
 }
@@ -374,6 +390,10 @@ fn picture_section(result: &ScanResult) -> Section {
     let section = section
         .plot(becomes(result, codec))
         .plot(sizes(result, codec));
+    let section = match result.codecs.len() {
+        0 | 1 => section,
+        _ => section.plot(speeds(result)),
+    };
     match result
         .programs
         .iter()
@@ -438,14 +458,28 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
     .series("raw (does not compress)", raw)
 }
 
+/// A point for each codec: the best stand at the top right.
+fn speeds(result: &ScanResult) -> Lines {
+    let plot = Lines::new(
+        "Codecs: the higher the smaller, the farther right the faster",
+        Axis::new("pages decompressed in a second", Unit::MbPerSecond).from_zero(),
+        Axis::new("ratio", Unit::Ratio).from_zero(),
+    );
+    result.codecs.iter().fold(plot, |plot, codec| {
+        let point = (codec.times.decompress_mb_per_s, codec.effective_ratio);
+        plot.series(&codec.codec, [point])
+    })
+}
+
 fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
     let title = format!(
-        "Who would gain with {} (on the right: its pages)",
+        "Who would gain with {} (on the right: what is saved)",
         codec.codec
     );
     let bars = Bars::new(&title, "pages", Unit::Bytes)
         .parts(["RAM taken", "saved"])
-        .coloured([0, PARTS.len()]);
+        .coloured([0, PARTS.len()])
+        .telling(1);
     let shown = result.programs.iter().take(PROGRAMS_SHOWN);
     shown.fold(bars, |bars, program| {
         let parts = program.compressed_bytes.zip(program.saved_bytes());

@@ -15,6 +15,8 @@ pub struct Bars {
     parts: Vec<String>,
     /// The colour of each part, where that is not its place.
     colours: Vec<usize>,
+    /// The part whose value stands beside the bar, if not their sum.
+    told: Option<usize>,
     bars: Vec<(String, Vec<Estimate>)>,
 }
 
@@ -29,6 +31,7 @@ impl Bars {
             axis: Axis::new(label, unit).from_zero(),
             parts: Vec::new(),
             colours: Vec::new(),
+            told: None,
             bars: Vec::new(),
         }
     }
@@ -42,6 +45,12 @@ impl Bars {
     /// Gives the parts these colours, so that a colour has one meaning on a page.
     pub fn coloured(mut self, colours: impl IntoIterator<Item = usize>) -> Self {
         self.colours = colours.into_iter().collect();
+        self
+    }
+
+    /// Tells the value of that part beside each bar, not the sum of all.
+    pub fn telling(mut self, part: usize) -> Self {
+        self.told = Some(part);
         self
     }
 
@@ -63,6 +72,9 @@ impl Bars {
             [value] if value.has_interval() => self.axis.unit.format_estimate(*value),
             [value] => self.axis.unit.format(value.value),
             parts => {
+                if let Some(part) = self.told.and_then(|told| parts.get(told)) {
+                    return self.axis.unit.format(part.value);
+                }
                 let drawn = parts.iter().map(|it| it.value).filter(|it| it.is_finite());
                 self.axis.unit.format(drawn.sum())
             }

@@ -11,7 +11,7 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 350.0;
 /// Axes, with room for texts beside them.
 const LEFT: f64 = 90.0;
-const RIGHT: f64 = WIDTH - 30.0;
+const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = HEIGHT - 40.0;
 
@@ -43,7 +43,7 @@ impl<'a> Frame<'a> {
             svg.zm role="img" aria-label=(text::running(title)) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
                 @for (at, label) in self.x.ticks() {
                     line.grid x1=(at) x2=(at) y1=(TOP) y2=(BOTTOM) {}
-                    text.tick x=(at) y=(BOTTOM + 16.0) text-anchor="middle" { (label) }
+                    text."tick x" x=(at) y=(BOTTOM + 16.0) text-anchor="middle" { (label) }
                 }
                 @for (at, label) in self.y.ticks() {
                     line.grid x1=(LEFT) x2=(RIGHT) y1=(at) y2=(at) {}
