@@ -28,20 +28,43 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         }),
     };
     let precision = precision(&gains[1..], scenario.replications);
-    let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
+    let lead = format!(
+        "{} {suits}{precision}{}",
+        simulated(&load(scenario)),
+        at_stake(scenario, runs)
+    );
     let tables = Section::new("")
         .plot(savings(base, &gains))
         .table(policies_table(base, &gains, runs))
         .table(costs_table(scenario, runs));
-    let settings = Section::new("What can be set").list([
-        "linux is the sysctl kernel.numa_balancing=0, autonuma is kernel.numa_balancing=1; full \
-         and on-demand are proposals that Linux does not have.",
-        "The load: --set workload.processes=N and --set workload.size_kb=N.",
+    let settings = Section::new("On a machine of your own").list([
+        "numastat -p PID shows on which nodes a program's memory is: where nearly all is on one, \
+         there is nothing to move.",
+        "Whether moving pays, the load decides: time it with sysctl kernel.numa_balancing=0 (linux, \
+         above) and 1 (autonuma), and bound to a node: numactl --cpunodebind=0 --membind=0 PROGRAM. \
+         Linux does not have full and on-demand.",
+        "Another machine or load to simulate: --machine host, --set workload.processes=N \
+         (docs/numa.md).",
     ]);
     provenance(Document::new("zmeld numa compare").lead(lead), scenario)
         .provenance("replications", scenario.replications.to_string())
         .section(tables)
         .section(settings)
+}
+
+/// How much of the time memory on other nodes costs under the base.
+fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
+    let (base, load) = (scenario.policies[0], &scenario.case.workload);
+    let remote_ms = runs.mean(base, "stall_remote_ms").unwrap_or(UNKNOWN).value;
+    let all_ms = load.processes as f64 * load.run_time_ms.mean() + remote_ms;
+    match remote_ms > 0.0 {
+        false => String::new(),
+        true => format!(
+            " Under {base} memory on other nodes costs {} of the processes' run time; where that is \
+             next to nothing, no policy saves anything.",
+            zmeld_report::units::percent(remote_ms / all_ms)
+        ),
+    }
 }
 
 fn nothing_moved(scenario: &Scenario) -> String {
@@ -165,7 +188,7 @@ fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
 /// Policies less than this share of total time apart tie.
 const TIE: f64 = 0.001;
 
-/// Which policy suits best, as far as the runs tell: the one whose interval lies above all others', and which is
+/// Which policy is fastest, as far as the runs tell: the one whose interval lies above all others', and which is
 /// faster than each of them pair by pair. `gain_over` gives the saving of one policy over another.
 fn which_suits(
     base: PolicyName,
@@ -203,7 +226,7 @@ fn which_suits(
         .map(|(policy, _)| *policy)
         .collect();
     let Some((last, between)) = near.split_last() else {
-        return format!("{ground}{best} suits best: it saves {saves} over {base}.");
+        return format!("{ground}{best} is fastest: it saves {saves} over {base}.");
     };
     let between: String = between.iter().map(|policy| format!(", {policy}")).collect();
     let is_tied = |policy: &PolicyName| {
@@ -282,13 +305,13 @@ mod tests {
         let (faster, open, tied) = ((0.15, 0.02), (0.01, 0.03), (0.0, 0.0005));
         assert_eq!(
             said(&apart, faster, Samples::Several),
-            "on-demand suits best: it saves 20.0 % over linux."
+            "on-demand is fastest: it saves 20.0 % over linux."
         );
         let near = gains((0.17, 0.02), (0.20, 0.02));
         for (gains, pair) in [(&near, faster), (&apart, open)] {
             let text = said(gains, pair, Samples::Several);
             assert!(
-                text.contains("cannot be told") && !text.contains("suits best"),
+                text.contains("cannot be told") && !text.contains("is fastest"),
                 "{text}"
             );
         }

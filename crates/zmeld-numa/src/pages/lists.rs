@@ -44,8 +44,16 @@ pub fn machine(machine: &NumaMachine) -> Document {
         Column::bytes("memory") => memory.map_or_else(|| Cell::from("any"), Cell::from),
         Column::text("distances") => row.join(" "),
     );
+    let next = match machine.nodes() {
+        1 => "It has one node: there is nothing to move, and every policy comes out the same."
+            .to_owned(),
+        _ => format!(
+            "`zmeld numa compare --machine {}` simulates the policies on it.",
+            machine.name
+        ),
+    };
     Document::new(&machine.to_string())
-        .lead(format!("{}.", machine.about))
+        .lead(format!("{}. {next}", machine.about))
         .section(Section::new("").table(nodes))
 }
 

@@ -33,8 +33,9 @@ const BUCKETS: u64 = 100;
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld numa machines host                    this machine's nodes
-  zmeld numa compare --machine two-socket     which policy saves most there
+  zmeld numa machines host                    this machine's nodes and distances
+  zmeld numa compare --machine host           the policies on such a machine
+  zmeld numa compare --machine two-socket     on one with two nodes
   zmeld numa compare --set workload.processes=200 --html compare.html
   zmeld numa run --policy autonuma            one run, in detail
 
@@ -42,8 +43,9 @@ Names for --set: docs/numa.md; zmeld numa reproduce --print-scenario has most.";
 
 /// Simulate published NUMA page-migration policies, for research
 ///
-/// A research simulator of published policies: it does not tell an administrator which setting to
-/// use.
+/// Simulates rules for moving pages between nodes, with many small processes and a scheduler after
+/// Linux 2.6. It reads no load, changes nothing, and does not tell which setting suits a machine:
+/// for that, time its load with kernel.numa_balancing=0 and with 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct NumaArgs {
@@ -67,11 +69,12 @@ struct Output {
 enum Command {
     /// Simulate one run under one policy, in detail
     Run(RunArgs),
-    /// Run several policies on the same processes and say which suits best
+    /// Simulate the same processes under several policies, side by side
     Compare(CompareArgs),
     /// Run the published study and set its figures beside the published ones
     Reproduce(ReproduceArgs),
     /// List the machine presets, or show one machine
+    #[command(visible_alias = "list")]
     Machines {
         /// A preset, or `host`
         machine: Option<String>,
