@@ -12,7 +12,7 @@ use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::statistics::sample::median;
 use zmeld_report::statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_report::statistics::{Comparison, Direction, Interval, Verdict};
-use zmeld_report::units::{bytes, percent, ratio};
+use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
@@ -553,11 +553,20 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
 }
 
 pub fn recipes(recipes: &[Recipe]) -> Document {
+    let told = |recipe: &Recipe| {
+        let minutes = seconds(recipe.minutes * 60.0);
+        let needs: String = recipe.uses().iter().map(|it| format!(", {it}")).collect();
+        (
+            recipe.name.clone(),
+            format!("{} ({minutes}{needs})", recipe.question),
+        )
+    };
     Document::new("Recipes")
-        .section(Section::new("").table(recipes_table(recipes)).paragraph(
-            "Running takes root. Times are of a machine with two processors. A variant whose kind \
-             this machine lacks, such as zmeld without zmeld.ko, is left out. zmeld bench size \
-             takes its variants from the recipe size.",
+        .section(Section::new("").values(recipes.iter().map(told)).paragraph(
+            "Behind each question: how long the recipe takes on a machine with two processors, and \
+             what it needs beside root. Where zmeld.ko is missing, the variants with it are left \
+             out. For a program of your own: zmeld bench size -- PROGRAM, some 30 runs of it for \
+             each variant of the recipe size.",
         ).paragraph(
             "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",
         ))

@@ -26,8 +26,8 @@ the interval of its slowdown, not by one run.
 The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
 
-  'python3 job.py', of 217 MiB, needs at least 217 MiB of RAM without swap;
-  at most 6.10 MiB with zram lzo-rle.
+  'python3 job.py' needs at least 217 MiB of RAM without swap; at most
+  6.10 MiB with zram lzo-rle.
 
   variant                          least RAM        time  faults     store
   no swap         216.7 MiB (205.0 to 216.7)           –       –         –
