@@ -444,9 +444,15 @@ pub fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
     let found = &status.findings;
     if found.is_empty() {
-        return section.paragraph(match status.observation.swaps.is_empty() {
-            true => "None; without swap there is little to find fault with.",
-            false => "None.",
+        let now = &status.observation;
+        let is_undated = now.lately.since == Since::Unknown;
+        return section.paragraph(match now.activity.oom_kills {
+            Some(1..) if is_undated => {
+                "None that can be dated: programs were killed for memory since boot, and nobody \
+                 noted when (zmeld watch, or root's zmeld status --check, does)."
+            }
+            _ if now.swaps.is_empty() => "None; without swap there is little to find fault with.",
+            _ => "None.",
         });
     }
     let entries = found.iter().enumerate();

@@ -349,7 +349,7 @@ fn history_grows_with_what_the_machine_does() {
     );
     assert!(line(&rows, "memory stalls").contains('▄'), "{rows:#?}");
     // It is over, and still to be seen.
-    let calm = |it: &str| it.contains(" 0/s, most ") && it.contains("█▁");
+    let calm = |it: &str| it.contains(" 0/s, most ") && it.contains("█·");
     screen.until("calm again", |rows| calm(&line(rows, "pages out")));
     // While an area is switched off, the kernel's sum has its used part alone.
     let meminfo = fs::read_to_string(dir.path().join("proc/meminfo")).unwrap();

@@ -51,6 +51,7 @@ struct Moment {
     rates: [f64; RATES.len()],
     ram_used: f64,
     swap_used: f64,
+    headroom: f64,
     /// Bytes in each tier.
     tiers: BTreeMap<String, u64>,
 }
@@ -152,6 +153,7 @@ impl Moment {
             rates: RATES.map(|(_, get)| rate(get)),
             ram_used: (ram.total_bytes - ram.available_bytes) as f64,
             swap_used: now.memory.swap_used_bytes() as f64,
+            headroom: status.headroom.bytes as f64,
             tiers: tiers.map(|it| (it.name.clone(), holds(it))).collect(),
         }
     }
@@ -335,6 +337,10 @@ fn explanation() -> Document {
     let rows = [
         ("findings", "what is wrong; zmeld status says what to do"),
         (
+            "headroom",
+            "what can still be allocated before the OOM killer runs",
+        ),
+        (
             "memory stalls",
             "part of the last 10 s in which some task waited for memory",
         ),
@@ -458,7 +464,10 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         let rates = RATES.iter().zip(latest.rates);
         let rates = rates.map(|((name, _), rate)| format!("{name} {}", per_second(rate)));
         lines.push(cut(&rates.collect::<Vec<_>>().join(", ")));
-        lines.push(cut(&format!("used: RAM {ram}, swap {swap}")));
+        let headroom = bytes(look.status.headroom.bytes);
+        lines.push(cut(&format!(
+            "used: RAM {ram}, swap {swap}, headroom {headroom}"
+        )));
         lines.push(String::new());
         return lines;
     }
@@ -473,8 +482,15 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         lines.push(cut(&line(name, told, most.max(1.0), &rate)));
     }
     let ram_bytes = memory.total_bytes as f64;
-    lines.push(cut(&line("RAM used", ram, ram_bytes, &|it| it.ram_used)));
     let swap_bytes = now.swap_size_bytes() as f64;
+    let headroom = bytes(look.status.headroom.bytes);
+    lines.push(cut(&line(
+        "headroom",
+        headroom,
+        ram_bytes + swap_bytes,
+        &|it| it.headroom,
+    )));
+    lines.push(cut(&line("RAM used", ram, ram_bytes, &|it| it.ram_used)));
     lines.push(cut(&line("swap used", swap, swap_bytes, &|it| {
         it.swap_used
     })));
@@ -533,13 +549,13 @@ fn stalled(look: &Look, columns: usize) -> (bool, String) {
     let unmeasured = match (version, now.pressure) {
         (Some(Version::Two), Some(_)) => None,
         (Some(Version::Two), None) => Some("the kernel measures no stalls"),
-        _ => Some("only control groups v2 tell stalls"),
+        _ => Some("needs control groups v2"),
     };
     let line = match (unmeasured, groups.is_empty()) {
         (None, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
         (None, _) => line,
-        (Some(why), true) => format!("{line} at its limit; {why}"),
-        (Some(why), false) => format!("{line}; {why}"),
+        (Some(why), true) => format!("{WHAT:NAME$}unknown: {why}; no group is at its limit"),
+        (Some(why), false) => format!("{line}; stalls are unknown: {why}"),
     };
     (!groups.is_empty(), line)
 }
