@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::amount::{Percent, Span};
+use zmeld_linux::amount::Percent;
 
 use crate::check::{Check, Found};
 use crate::config::Config;

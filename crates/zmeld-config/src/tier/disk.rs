@@ -11,7 +11,7 @@ use super::swap::{Place, Swap, TIMEOUT};
 use crate::check::{in_ram, Check};
 use crate::encryption::{cipher_key, Cipher, Encryption, EncryptionKind};
 use crate::finding::FindingId;
-use crate::key::{absolute, within};
+use crate::key::absolute;
 use crate::location::Location;
 
 /// Swap on a drive.

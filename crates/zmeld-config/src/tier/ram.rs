@@ -13,7 +13,6 @@ use super::swap::{Place, TIMEOUT};
 use crate::check::Check;
 use crate::codec::Codec;
 use crate::encryption::{cipher_key, Encryption, EncryptionKind};
-use crate::key::within;
 use crate::location::Location;
 
 /// A zram or zmeld device.

@@ -250,7 +250,10 @@ fn what_is_on_the_screen_is_what_status_says() {
             "{all:#?}"
         );
         let headroom = bytes(said["headroom"]["bytes"].as_u64().unwrap());
-        assert!(lines_of(&all[..last], "headroom").contains(&headroom), "{all:#?}");
+        assert!(
+            lines_of(&all[..last], "headroom").contains(&headroom),
+            "{all:#?}"
+        );
         // A command that the terminal cuts off would be typed so: the first screen names another.
         let remedies = "zmeld status says what to do about them.";
         assert!(all[..last].iter().any(|row| row == remedies), "{all:#?}");
