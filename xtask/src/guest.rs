@@ -203,9 +203,10 @@ fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
     let _held = recipes::lock(&kernel.folder()?)?;
     // Under usr/lib, where lib points to.
     let modules = kernel.modules.join("lib");
-    workspace::kept(kernel.folder()?.join("modules.cpio"), |unfinished| {
-        keep(unfinished, |packed| Ok(packed.tree(&modules, "usr/lib")?))
-    })
+    workspace::kept(
+        kernel.folder()?.join(recipes::MODULES_ARCHIVE),
+        |unfinished| keep(unfinished, |packed| Ok(packed.tree(&modules, "usr/lib")?)),
+    )
 }
 
 fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {

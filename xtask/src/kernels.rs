@@ -16,7 +16,9 @@ use crate::debian;
 use crate::guest;
 use crate::kernel_patch;
 use crate::process::Log;
-use crate::recipes::{folder, guest_folder, jobs, lock, Arch, Kernel, KernelRecipe, Kind};
+use crate::recipes::{
+    folder, guest_folder, jobs, lock, Arch, Kernel, KernelRecipe, Kind, BOOT_ALONE, MODULES_ARCHIVE,
+};
 use crate::stock_kernels;
 use crate::tools;
 use crate::workspace;
@@ -58,6 +60,10 @@ pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let release = match there.split_once(' ').unwrap_or((there, "")) {
         (release, from) if !release.is_empty() && from == configuration => release.to_owned(),
         _ => {
+            // What was made of the one before.
+            for made in [MODULES_ARCHIVE, BOOT_ALONE] {
+                workspace::remove(&place.join(made))?;
+            }
             let release = match recipe.kind {
                 Kind::UserMode | Kind::Watching => build_from_source(log, recipe, &place)?,
                 Kind::Stock => stock_kernels::fetch(log, recipe, &place)?,

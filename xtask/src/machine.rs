@@ -146,7 +146,7 @@ pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
 
 /// This kernel's messages of a boot with nothing of ours in it.
 fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
-    let kept = kernel.folder()?.join("boot-alone.log");
+    let kept = kernel.folder()?.join(recipes::BOOT_ALONE);
     if let Ok(text) = fs::read_to_string(&kept) {
         return Ok(text);
     }

@@ -51,6 +51,11 @@ impl Arch {
     }
 }
 
+/// Modules of a kernel, as its guests get them.
+pub const MODULES_ARCHIVE: &str = "modules.cpio";
+/// What a kernel says that boots alone.
+pub const BOOT_ALONE: &str = "boot-alone.log";
+
 pub struct KernelRecipe {
     pub name: &'static str,
     pub kind: Kind,
