@@ -31,12 +31,14 @@ static u32 prepared;
 
 static int counting_prepare(struct zm_codec_params *params)
 {
+	params->prepared = &prepared;
 	prepared++;
 	return 0;
 }
 
 static void counting_release(struct zm_codec_params *params)
 {
+	EXPECT(params->prepared == &prepared);
 	prepared--;
 }
 
