@@ -252,7 +252,7 @@ impl Tier {
             Some(kind) => value(kind)?,
             None => {
                 let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
-                let way_out = "or remove this table, where the tier's own is gone";
+                let way_out = "or remove this tier's tables";
                 let names = names.join(" or ");
                 let what = format!("missing field `kind`; write kind = {names}, {way_out}");
                 return Err((head, what));

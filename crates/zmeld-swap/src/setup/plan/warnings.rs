@@ -285,7 +285,7 @@ impl Planner<'_> {
         };
         let what = format!(
             "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
-             ({measured}), more where they compress badly, and the machine has {}; add \
+             ({measured}), more where they compress badly, and the machine has {}; write \
              memory_limit = \"{}%\", or make it smaller",
             bytes(size),
             bytes(full as u64),
