@@ -211,14 +211,19 @@ pub fn codec_table(result: &ScanResult) -> Table {
     )
 }
 
+/// The codec, and whether this kernel lacks it.
+fn told_name(codec: &CodecResult) -> String {
+    match codec.offered {
+        Some(false) => format!("{} (not here)", codec.codec),
+        _ => codec.codec.clone(),
+    }
+}
+
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
         where { let all = result.pages.compressible().max(1) as f64; }
-        Column::text("codec") => match codec.offered {
-            Some(false) => format!("{} (not here)", codec.codec),
-            _ => codec.codec.clone(),
-        },
+        Column::text("codec") => told_name(codec),
         Column::text("ratio") => format!("{}x", size::tenths(codec.effective_ratio)),
         Column::bytes("memory used") => codec.memory_at_scale_bytes,
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
@@ -461,13 +466,15 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
 /// A point for each codec: the best stand at the top right.
 fn speeds(result: &ScanResult) -> Lines {
     let plot = Lines::new(
-        "Codecs: the higher the smaller, the farther right the faster",
+        "Codecs, * advised: the higher the smaller, the farther right the faster",
         Axis::new("pages decompressed in a second", Unit::MbPerSecond).from_zero(),
         Axis::new("ratio", Unit::Ratio).from_zero(),
     );
     result.codecs.iter().fold(plot, |plot, codec| {
         let point = (codec.times.decompress_mb_per_s, codec.effective_ratio);
-        plot.series(&codec.codec, [point])
+        let is_advised = Some(&codec.codec) == result.recommended.as_ref();
+        let mark = if is_advised { " *" } else { "" };
+        plot.series(&format!("{}{mark}", told_name(codec)), [point])
     })
 }
 

@@ -39,7 +39,7 @@ impl<'a> Frame<'a> {
     /// The plot: what is drawn in the frame, and the key to it.
     pub fn plot(&self, title: &str, key: Markup, marks: Markup) -> Plot {
         let marks = html! {
-            ul.zm-key { (key) }
+            @if !key.0.is_empty() { ul.zm-key { (key) } }
             svg.zm role="img" aria-label=(text::running(title)) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
                 @for (at, label) in self.x.ticks() {
                     line.grid x1=(at) x2=(at) y1=(TOP) y2=(BOTTOM) {}

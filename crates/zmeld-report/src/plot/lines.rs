@@ -78,8 +78,25 @@ impl Lines {
                             { title { (told(*value_x, *e)) } }
                     }
                 }
+                @if let (true, [(value_x, e)]) = (self.are_points(), *run) {
+                    @let (cx, is_right) = (x.at(*value_x), *value_x > 0.7 * self.x_end());
+                    text x=(format!("{:.1}", if is_right { cx - 8.0 } else { cx + 8.0 }))
+                        y=(format!("{:.1}", y.at(e.value))) dy="4.5"
+                        text-anchor=(if is_right { "end" } else { "start" })
+                        { (text::running(name)) }
+                }
             }
         }
+    }
+
+    /// Whether each series is a point, which has its name beside it.
+    fn are_points(&self) -> bool {
+        self.series.iter().all(|(_, points)| points.len() == 1)
+    }
+
+    fn x_end(&self) -> f64 {
+        let points = self.series.iter().flat_map(|(_, points)| points);
+        points.map(|(x, _)| *x).fold(0.0, f64::max)
     }
 }
 
@@ -93,7 +110,12 @@ impl From<Lines> for Plot {
         let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
         let xs = points().map(|(x, _)| *x);
         let frame = Frame::new((&lines.x, xs), (&lines.y, ends));
-        let key = html! { @for (at, (name, _)) in lines.series.iter().enumerate() {
+        let named = if lines.are_points() {
+            &[]
+        } else {
+            &lines.series[..]
+        };
+        let key = html! { @for (at, (name, _)) in named.iter().enumerate() {
             li {
                 svg viewBox="0 0 26 8" { line class=(line_class(at)) x1="0" x2="26" y1="4" y2="4" {} }
                 (text::running(name))
