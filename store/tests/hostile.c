@@ -469,6 +469,11 @@ static void try_lengths(void)
 				EXPECT(zword_tables_build(built, lengths,
 							  zword_lengths_size) ==
 				       -EINVAL);
+				/* Codes are left over, or one is too long. */
+				of[symbol] = was + 1;
+				EXPECT(zword_tables_build(built, lengths,
+							  zword_lengths_size) ==
+				       -EINVAL);
 			}
 		}
 	}

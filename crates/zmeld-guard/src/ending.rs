@@ -208,7 +208,9 @@ impl GuardLoop {
     /// Forgets stuck processes where there is no room for others.
     fn let_go_of_stuck(&mut self) {
         let count = self.endings.len() + AT_ONCE_MAX + LARGEST_MAX;
-        for _ in 0..count.saturating_sub(ENDING_MAX) {
+        // None is closed here: that may take its time.
+        let room = self.retired.capacity() - self.retired.len();
+        for _ in 0..count.saturating_sub(ENDING_MAX).min(room) {
             let Some(at) = self.endings.iter().position(|it| it.is_given_up) else {
                 return;
             };

@@ -76,9 +76,10 @@ impl Outbox {
 
     /// Once a look.
     pub fn send(&mut self, seen: Seen) {
-        // A recorder that stands still keeps room for what is worth more than a second look.
-        if !matches!(self.note.waiting().last(), Some(Event::Looked(_))) {
-            self.note.leave(Event::Looked(seen));
+        // For a recorder that stands still the last look is enough, and leaves room for the rest.
+        match self.note.last_waiting() {
+            Some(Event::Looked(before)) => *before = seen,
+            _ => self.note.leave(Event::Looked(seen)),
         }
         self.log.send();
         self.note.send();

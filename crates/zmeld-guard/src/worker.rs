@@ -137,6 +137,10 @@ impl<T: Send + 'static> Mailbox<T> {
         &self.waiting
     }
 
+    pub fn last_waiting(&mut self) -> Option<&mut T> {
+        self.waiting.last_mut()
+    }
+
     pub fn send(&mut self) {
         if let Some(sent) = self.worker.get().filter(|_| !self.waiting.is_empty()) {
             std::mem::swap(sent, &mut self.waiting);

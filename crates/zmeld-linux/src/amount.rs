@@ -61,15 +61,21 @@ impl Bytes {
 
     /// The same as a value of its own: what it counts is not clear where its unit is missing.
     fn with_unit(text: &str) -> Result<Bytes, String> {
-        let other = match text.parse::<u64>() {
-            Ok(1..BARE_MIN) => "MiB",
-            Ok(BARE_MIN..) => "B",
+        let other = match bare(text) {
+            Some(1..BARE_MIN) => "MiB",
+            Some(BARE_MIN..) => "B",
             _ => return text.parse(),
         };
+        let number = text.trim();
         Err(format!(
-            "{text:?} has no unit; write \"{text}KiB\" or \"{text}{other}\""
+            "{text:?} has no unit; write \"{number}KiB\" or \"{number}{other}\""
         ))
     }
+}
+
+/// A number without a unit, rounded down.
+pub fn bare(text: &str) -> Option<u64> {
+    u64::try_from(decimal(text.trim(), 1)?).ok()
 }
 
 /// A decimal number such as `1.5` times `unit`, rounded down; no signs, no

@@ -219,6 +219,13 @@ fn told_name(codec: &CodecResult) -> String {
     }
 }
 
+/// How fast it decompresses; raw pages are only copied.
+fn told_speed(result: &ScanResult, codec: &CodecResult) -> Option<f64> {
+    let all = result.pages.compressible().max(1) as f64;
+    let speed = codec.times.decompress_mb_per_s;
+    (codec.incompressible_pages as f64 / all < 0.99).then_some(speed)
+}
+
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
@@ -229,9 +236,7 @@ fn main_table(result: &ScanResult) -> Table {
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
-        // Raw pages are only copied.
-        Column::mb_per_s("decompress") => (codec.incompressible_pages as f64 / all < 0.99)
-            .then_some(codec.times.decompress_mb_per_s),
+        Column::mb_per_s("decompress") => told_speed(result, codec),
         ; strong if Some(&codec.codec) == result.recommended.as_ref()
     );
     if result.codecs.iter().any(|it| it.offered == Some(false)) {
@@ -471,7 +476,8 @@ fn speeds(result: &ScanResult) -> Lines {
         Axis::new("ratio", Unit::Ratio).from_zero(),
     );
     result.codecs.iter().fold(plot, |plot, codec| {
-        let point = (codec.times.decompress_mb_per_s, codec.effective_ratio);
+        let speed = told_speed(result, codec).filter(|speed| *speed > 0.0);
+        let point = (speed.unwrap_or(f64::NAN), codec.effective_ratio);
         let is_advised = Some(&codec.codec) == result.recommended.as_ref();
         let mark = if is_advised { " *" } else { "" };
         plot.series(&format!("{}{mark}", told_name(codec)), [point])

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
-use zmeld_linux::amount::{Bytes, Percent, Span, BARE_MIN};
+use zmeld_linux::amount::{bare, Bytes, Percent, Span, BARE_MIN};
 use zmeld_linux::text_form;
 
 use super::swap::{Place, TIMEOUT};
@@ -293,7 +293,7 @@ impl FromStr for Size {
                 (one, other)
             };
             let percent = share(percent)?;
-            if let Ok(number @ 1..BARE_MIN) = limit.parse::<u64>() {
+            if let Some(number @ 1..BARE_MIN) = bare(limit) {
                 return Err(format!(
                     "{text:?} has a number of bytes, less than 1 MiB; write \"min({percent}, \
                      {number}MiB)\""
@@ -327,8 +327,8 @@ impl Size {
             }
         };
         let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
-        match (self, text.parse::<u64>()) {
-            (Size::Bytes(Bytes(0..BARE_MIN)), Ok(number @ 1..)) => Err(format!(
+        match (self, bare(text)) {
+            (Size::Bytes(Bytes(0..BARE_MIN)), Some(number @ 1..)) => Err(format!(
                 "{text:?} is a number of bytes, less than 1 MiB; write \"{number}MiB\", or a \
                  share as \"50%\""
             )),

@@ -80,11 +80,12 @@ impl FromStr for GroupPattern {
                  from the root on, \"/system.slice/ssh.service\"; * is any part of a name"
             ));
         }
-        if text.contains(',') {
+        // The kernel allows commas in names; one with a space behind it is a list.
+        if text.contains(", ") {
             let names = text.split(',').map(|name| format!("{:?}", name.trim()));
             let names: Vec<String> = names.collect();
             return Err(format!(
-                "{text:?} is one name with a comma; write [{}]",
+                "{text:?} is one name; several are a list: [{}]",
                 names.join(", ")
             ));
         }

@@ -32,7 +32,6 @@ pub enum DeviceRef {
 /// One change to the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-#[allow(missing_docs)] // Each is told below.
 pub enum Step {
     LoadModule(LoadModule),
     AddDevice(AddDevice),
@@ -84,7 +83,6 @@ pub struct CreateFile {
 
 /// Make a LUKS2 volume, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct FormatLuks {
     pub device: DeviceRef,
     pub key_file: PathBuf,
@@ -94,7 +92,6 @@ pub struct FormatLuks {
 /// How a mapping encrypts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Mode {
     /// As the volume's header says.
     Luks { key_file: PathBuf },

@@ -28,7 +28,6 @@ pub struct Imported {
 
 /// A boot-time swap tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // Names say it.
 pub enum Tool {
     Fstab,
     Crypttab,

@@ -6,7 +6,6 @@ use zmeld_config::{Codec, Comments, Location, Size};
 
 /// The user's decisions.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs)] // Their names say what the fields are.
 pub struct UserChoice {
     pub kind: Option<TierKind>,
     pub size: Option<Size>,

@@ -61,7 +61,7 @@ impl Planner<'_> {
     pub(super) fn warnings(&mut self) {
         let config = self.config;
         let ram = self.machine.ram_bytes;
-        let (mut unlimited, mut limited) = (Vec::new(), Vec::new());
+        let (mut unlimited, mut limited, mut sizes) = (Vec::new(), Vec::new(), 0u64);
         for (tier, device) in config.in_ram() {
             let (name, size) = (tier.name.as_str(), device.size.bytes(ram));
             if !self.asked_for(tier) {
@@ -72,13 +72,16 @@ impl Planner<'_> {
             let limit = limit.filter(|it| *it < ram);
             match limit {
                 None => unlimited.push((name, size)),
-                Some(limit) => limited.push((name, limit.min(size))),
+                Some(limit) => {
+                    limited.push((name, limit.min(size)));
+                    sizes = sizes.saturating_add(size);
+                }
             }
             self.idle_limit(name, size, limit);
             self.beyond_limit(name, size, limit);
         }
         self.too_large(&unlimited);
-        self.high_limits(&limited);
+        self.high_limits(&limited, sizes);
         self.readable_copies();
         self.hibernation();
         self.order_of_areas();
@@ -295,16 +298,22 @@ impl Planner<'_> {
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }
 
-    /// Limits that leave less than a fifth of RAM to all else, once pages compress badly.
-    fn high_limits(&mut self, devices: &[(&str, u64)]) {
+    /// Limits that leave less than a fifth of RAM to all else, once pages compress badly, of devices that
+    /// would be too large without.
+    fn high_limits(&mut self, devices: &[(&str, u64)], sizes: u64) {
         let ram = self.machine.ram_bytes;
+        let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
+        let is_high =
+            |most| fills_ram(0, most, ram) && fills_ram(sizes, (sizes as f64 / ratio) as u64, ram);
         let found = together(devices, "memory_limit");
-        let Some((most, who, key)) = found.filter(|(most, ..)| fills_ram(0, *most, ram)) else {
+        let Some((most, who, key)) = found.filter(|(most, ..)| is_high(*most)) else {
             return;
         };
+        let each = LIMIT_MAX_PERCENT / devices.len().max(1) as u32;
+        let of_each = if devices.len() > 1 { " for each" } else { "" };
         let what = format!(
             "pages that compress badly may take {}{who} of the {} that the machine has; write \
-             memory_limit = \"{LIMIT_MAX_PERCENT}%\" or less",
+             memory_limit = \"{each}%\" or less{of_each}",
             bytes(most),
             bytes(ram)
         );
