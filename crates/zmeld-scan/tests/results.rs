@@ -19,7 +19,7 @@ use zmeld_scan::{advice, Candidate, CodecTimes, ScanError, ScanOptions, ScanProg
 
 mod shown;
 
-use shown::{changed, lines, masked, new_lines, show, values, Values};
+use shown::{changed, difference, lines, masked, show, values, Values};
 
 const PAGE: usize = 4096;
 
@@ -220,14 +220,22 @@ fn json(result: &ScanResult) -> Values {
     values(&serde_json::to_value(result).unwrap())
 }
 
-/// The page's headings and plots whole; of the rest, whose words the text has, each kind of line
-/// once behind how often it comes.
+/// The page's headings, plots, and each table's head and first row whole; of the rest, whose words
+/// the text has, each kind of line once behind how often it comes.
 fn of_page(page: &str) -> String {
     let (mut told, mut others) = (String::new(), Vec::<(String, &str, usize)>::new());
-    let mut is_plot = false;
+    // A part that is told whole: how its first line and its last begin.
+    let parts = [
+        ("<h", "<h"),
+        ("<figure", "</figure"),
+        ("<thead", "</thead"),
+        ("<tbody", "</tr"),
+    ];
+    let mut part = None;
     for line in page.lines() {
-        is_plot |= line.starts_with("<figure");
-        if is_plot || line.starts_with("<h") {
+        part = part.or(parts.iter().find(|part| line.starts_with(part.0)));
+        if let Some((_, end)) = part {
+            part = part.filter(|_| !line.starts_with(*end));
             told += &format!("{line}\n");
         } else {
             let mut is_tag = false;
@@ -241,7 +249,6 @@ fn of_page(page: &str) -> String {
                 None => others.push((kind, line, 1)),
             }
         }
-        is_plot &= !line.starts_with("</figure");
     }
     let rest = others
         .iter()
@@ -378,7 +385,7 @@ fn a_scan_of_processes_is_told_whole() {
     let style = Style::plain(100);
     let text = |asked| report::document(&result, asked, false).to_text(&style);
     let mut told = text(asked);
-    told += &new_lines(&told, &text(all));
+    told += &difference(&told, &text(all));
     told += &report::codec_table(&result).to_csv();
     told += &report::program_table(&result).to_csv();
     show("processes.txt", &masked(&told));
@@ -423,8 +430,9 @@ fn scans_of_parts_are_told_whole() {
         let asked = Asked::default();
         let text = report::document(&found, asked, false).to_text(&Style::plain(100));
         say("text".to_owned(), text.split("\n\n").nth(1).unwrap());
-        for it in &found.advice {
-            say(format!("{:?} {}", it.kind, it.topic), &it.text);
+        for (at, advice) in found.advice.iter().enumerate() {
+            let place = format!("advice {at}, {:?} {}", advice.kind, advice.topic);
+            say(place, &advice.text);
         }
         let visits = source.visits.load(Ordering::Relaxed);
         say("visits".to_owned(), &visits.to_string());
@@ -544,8 +552,11 @@ fn advice_is_told_whole() {
         result.recommendation = advice::recommendation(&result, &measured, &[]);
         result.recommended = measured.codec().map(str::to_owned);
         writeln!(told, "== {title}").unwrap();
-        let advice = advice::advise(&result, &measured).into_iter();
-        let said = advice.map(|it| (format!("{:?} {}", it.kind, it.topic), it.text));
+        let advice = advice::advise(&result, &measured).into_iter().enumerate();
+        let said = advice.map(|(at, advice)| {
+            let place = format!("{at}, {:?} {}", advice.kind, advice.topic);
+            (place, advice.text)
+        });
         let now = Values::from_iter(said);
         told += &lines(&changed(&before, &now));
         before = now;

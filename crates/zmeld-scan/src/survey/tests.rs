@@ -20,7 +20,7 @@ use super::sketch::{Hash, Sketch, SketchRow};
 use super::{parquet, reservoir, Key, Place, Survey};
 use crate::kernel::PoolModel;
 use crate::memory::{Counted, Note};
-use crate::shown::{lines, new_lines, show, values};
+use crate::shown::{difference, lines, show, values};
 
 const PAGE: usize = 4096;
 
@@ -241,9 +241,12 @@ fn a_survey_is_told_whole() {
             });
         lines.fold(String::new(), |told, line| told + line + "\n")
     };
-    let mut all = told(&survey, true);
-    // Of the others, what they say anew.
-    let mut add = |now: String| all += &new_lines(&all, &now);
+    let mut before = told(&survey, true);
+    let mut all = before.clone();
+    let mut add = |now: String| {
+        all += &difference(&before, &now);
+        before = now;
+    };
     survey.interrupted = true;
     survey.is_pressure_told = false;
     survey.refused = 0;

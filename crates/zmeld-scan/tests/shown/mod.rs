@@ -8,7 +8,7 @@ use zmeld_store::page_size;
 #[path = "../../../zmeld-swap/tests/script/mod.rs"]
 mod script;
 
-pub use script::new_lines;
+pub use script::difference;
 
 /// Holds a text against the file of that name here. With ZMELD_SHOW=1 it is written.
 pub fn show(name: &str, told: &str) {
@@ -32,12 +32,13 @@ pub fn masked(text: &str) -> String {
 /// Values behind their places.
 pub type Values = Vec<(String, String)>;
 
-/// Lines of values; of the items of a list, what differs from the item before.
+/// A line for each value.
 pub fn lines(values: &Values) -> String {
     let line = |(place, value): &(String, String)| format!("{place} = {value}\n");
     values.iter().map(line).collect()
 }
 
+/// Values of JSON; of the items of a list, what differs from the item before.
 pub fn values(value: &Value) -> Values {
     match value {
         Value::Object(fields) if !fields.is_empty() => {

@@ -169,11 +169,39 @@ pub fn files(folder: &Path) -> Vec<String> {
     all
 }
 
-/// The lines of a text that the one before lacks.
-pub fn new_lines(before: &str, now: &str) -> String {
-    let is_new = |line: &&str| !before.lines().any(|other| other == *line);
-    let told = now.lines().filter(is_new);
-    told.map(|line| format!("{line}\n")).collect()
+/// What makes the text of the one before: "+ " and "- " stand before a line that came and one
+/// that went, and between them is how many others are the same; without any, the text as it is.
+pub fn difference(before: &str, now: &str) -> String {
+    let [before, after] = [before, now].map(|text| text.lines().collect::<Vec<_>>());
+    // Length of the longest common subsequence of the lines from there on.
+    let mut common = vec![vec![0; after.len() + 1]; before.len() + 1];
+    for old in (0..before.len()).rev() {
+        for new in (0..after.len()).rev() {
+            common[old][new] = match before[old] == after[new] {
+                true => common[old + 1][new + 1] + 1,
+                false => common[old + 1][new].max(common[old][new + 1]),
+            };
+        }
+    }
+    if common[0][0] == 0 {
+        return now.to_owned();
+    }
+    let (mut told, mut old, mut new) = (String::new(), 0, 0);
+    while old < before.len() || new < after.len() {
+        let same = before[old..].iter().zip(&after[new..]);
+        let same = same.take_while(|(old, new)| old == new).count();
+        if same > 0 {
+            told += &format!("({same} the same)\n");
+            (old, new) = (old + same, new + same);
+        } else if old < before.len() && common[old + 1][new] == common[old][new] {
+            told += &format!("- {}\n", before[old]);
+            old += 1;
+        } else {
+            told += &format!("+ {}\n", after[new]);
+            new += 1;
+        }
+    }
+    told
 }
 
 /// Runs all cases of the file, each on a new machine.

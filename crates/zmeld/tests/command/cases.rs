@@ -43,7 +43,7 @@ fn every_wrong_word_is_refused_in_one_line() {
 }
 
 /// All that is said of the recorded machines before anything is set up is what stands in
-/// `cases/shown`: of each command what the one before has not said.
+/// `cases/shown`: of each command what differs from the one before.
 #[test]
 fn recorded_machines_are_shown_whole() {
     for kernel in machine::MACHINES.map(|it| it.0) {
@@ -62,8 +62,8 @@ fn recorded_machines_are_shown_whole() {
             let output = case.zmeld(args, &["--root", root.to_str().unwrap()]);
             let said = text(&output.stdout) + &text(&output.stderr);
             let said = said.replace(root.to_str().unwrap(), "ROOT");
-            let new = script::new_lines(&before, &said);
-            shown += &format!("$ zmeld {args}\n{new}exit code {}\n\n", code(&output));
+            let said_now = script::difference(&before, &said);
+            shown += &format!("$ zmeld {args}\n{said_now}exit code {}\n\n", code(&output));
             before = said;
         }
         script::shown(&format!("command/cases/shown/{kernel}.txt"), &shown);
