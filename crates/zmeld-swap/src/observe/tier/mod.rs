@@ -15,6 +15,7 @@ mod zswap;
 
 pub use inputs::UserChoice;
 pub(crate) use inputs::{name, Inputs};
+pub(crate) use state::judged;
 pub use state::{ObservedKind, TierState};
 
 /// A recommended one, with comments that say why it is so.

@@ -94,6 +94,6 @@ pub struct TierState {
 }
 
 /// The ratio of so many pages; of fewer than tell something, none.
-pub(super) fn judged(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
+pub(crate) fn judged(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
     ratio(pages_bytes, used_bytes).filter(|_| pages_bytes >= JUDGED_FROM)
 }

@@ -2,7 +2,6 @@
 
 use zmeld_report::units::{bytes, count, percent, share};
 
-use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::advice::size::{
     fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
@@ -10,6 +9,7 @@ use zmeld_config::advice::{Basis, Sizing};
 use zmeld_config::{Bytes, Finding, Remedy, Size};
 
 use super::view::{is_experiment, View};
+use crate::observe::tier::judged;
 use crate::observe::{Device, LimitedGroup, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
@@ -84,21 +84,25 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     if !is_open(view, device) || ram == 0 || !fills_ram(together, full, ram) {
         return None;
     }
-    let limit = device.held.unwrap_or_default().limit_bytes;
+    let (what, who, limit) = match device.held.unwrap_or_default().limit_bytes {
+        0 => (
+            "the RAM it may take has no limit: pages that do not compress can fill it",
+            "have no limit",
+            "0".to_owned(),
+        ),
+        limit => (
+            "it may take nearly all RAM: pages that do not compress can fill it",
+            "may take nearly all of it",
+            bytes(limit),
+        ),
+    };
     Some(Finding::of_machine(
         &device.name,
-        match limit {
-            0 => "the RAM it may take has no limit: pages that do not compress can fill it",
-            _ => "it may take nearly all RAM: pages that do not compress can fill it",
-        },
+        what,
         format!(
-            "disksize {}, {} of RAM with all that have no limit; mem_limit {}",
+            "disksize {}, {} of RAM with all that {who}; mem_limit {limit}",
             bytes(device.size_bytes),
             percent(share(together, ram)),
-            match limit {
-                0 => "0".to_owned(),
-                limit => bytes(limit),
-            }
         ),
         Fit::of(view, device).remedy(view, device),
     ))
@@ -319,9 +323,7 @@ fn is_open(view: &View, device: &Device) -> bool {
 
 /// The ratio of the pages in a device, where there are enough to judge by.
 fn measured_ratio(device: &Device) -> Option<f64> {
-    let stored = device.in_memory_bytes();
-    let used = device.held.unwrap_or_default().memory_used_bytes;
-    (stored >= JUDGED_FROM && used > 0).then(|| share(stored, used))
+    judged(device.in_memory_bytes(), device.held?.memory_used_bytes)
 }
 
 /// Nearly at the memory limit, or nearly all slots taken.
