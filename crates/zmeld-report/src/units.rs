@@ -394,35 +394,3 @@ fn long_time(value: f64) -> String {
     let hours = ((value / 3600.0).round() as u64).max(24);
     format!("{}d {:02}h", hours / 24, hours % 24)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn all_units() -> [Unit; 8] {
-        [
-            Unit::Number,
-            Unit::Count,
-            Unit::Bytes,
-            Unit::Fraction,
-            Unit::Ratio,
-            Unit::Seconds,
-            Unit::Nanoseconds,
-            Unit::MbPerSecond,
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_panics_and_all_is_short(bits: u64, half: u64, low: u64) {
-            let (value, half, low) = (f64::from_bits(bits), f64::from_bits(half), f64::from_bits(low));
-            for unit in all_units() {
-                prop_assert!(unit.format(value).chars().count() <= 40);
-                prop_assert!(unit.format_estimate(Estimate::around(value, half)).chars().count() <= 80);
-                let text = unit.format_estimate(Estimate::new(value, low, half));
-                prop_assert!(text.chars().count() <= 120, "{}", text);
-            }
-        }
-    }
-}

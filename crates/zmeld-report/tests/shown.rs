@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use zmeld_report::{
     cells, text, units, Axis, Bars, Cell, Column, Document, Estimate, Histogram, Lines, Plot,
     Section, Style, Table, Tone, Unit,
@@ -379,4 +380,17 @@ fn axes() {
         }
     }
     show("axes", &told);
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_all_is_short(bits: u64, half: u64, low: u64) {
+        let (value, half, low) = (f64::from_bits(bits), f64::from_bits(half), f64::from_bits(low));
+        for unit in UNITS {
+            prop_assert!(unit.format(value).chars().count() <= 40);
+            prop_assert!(unit.format_estimate(Estimate::around(value, half)).chars().count() <= 80);
+            let text = unit.format_estimate(Estimate::new(value, low, half));
+            prop_assert!(text.chars().count() <= 120, "{}", text);
+        }
+    }
 }

@@ -10,6 +10,8 @@ use crate::units::Estimate;
 
 /// Series with at most so many points have markers, which tell their values.
 const MARKERS_MAX: usize = 24;
+/// From there on a point's name stands to its left, in pixels of the plot.
+const RIGHT_FROM: f64 = 530.0;
 
 type Points = Vec<(f64, Estimate)>;
 
@@ -79,7 +81,7 @@ impl Lines {
                     }
                 }
                 @if let (true, [(value_x, e)]) = (self.are_points(), *run) {
-                    @let (cx, is_right) = (x.at(*value_x), *value_x > 0.7 * self.x_end());
+                    @let (cx, is_right) = (x.at(*value_x), x.at(*value_x) > RIGHT_FROM);
                     text x=(format!("{:.1}", if is_right { cx - 8.0 } else { cx + 8.0 }))
                         y=(format!("{:.1}", y.at(e.value))) dy="4.5"
                         text-anchor=(if is_right { "end" } else { "start" })
@@ -92,11 +94,6 @@ impl Lines {
     /// Whether each series is a point, which has its name beside it.
     fn are_points(&self) -> bool {
         self.series.iter().all(|(_, points)| points.len() == 1)
-    }
-
-    fn x_end(&self) -> f64 {
-        let points = self.series.iter().flat_map(|(_, points)| points);
-        points.map(|(x, _)| *x).fold(0.0, f64::max)
     }
 }
 
