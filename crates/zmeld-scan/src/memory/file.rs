@@ -285,6 +285,8 @@ impl Source for FileSource {
 mod tests {
     use super::*;
     use crate::memory::Owner;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
 
     /// Of a file that is open for writing each read fails.
     #[test]
@@ -303,8 +305,14 @@ mod tests {
     /// Below a program's first mapping there is no page.
     #[test]
     fn pages_are_delivered_beside_one_that_cannot_be_read() {
-        let mut cat = std::process::Command::new("cat");
-        let mut cat = cat.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut cat = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What it gives back it has only once it is mapped: before, its stack may be all there is.
+        cat.stdin.as_ref().unwrap().write_all(b"?").unwrap();
+        cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let proc = PathBuf::from(format!("/proc/{}", cat.id()));
         let maps = std::fs::read_to_string(proc.join("maps")).unwrap();
         let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
