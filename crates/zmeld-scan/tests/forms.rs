@@ -375,6 +375,10 @@ fn what_is_said_of_dumps_that_lie() {
             &[(second + 8, 2 * p + 7, 8)],
         ),
         (
+            "an overlap of a page that begins anywhere",
+            &[(first + 8, p + 7, 8), (second + 8, 2 * p + 7, 8)],
+        ),
+        (
             "an overlap of all",
             &[(second + 8, p + 7, 8), (second + 32, p, 8)],
         ),
