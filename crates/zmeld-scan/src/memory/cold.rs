@@ -240,11 +240,10 @@ fn mark(
         &mut Vec::new(),
         expected,
         |entry| {
-            let is_there = entry.present() && entry.frame() != 0;
-            if is_there {
+            if entry.present() {
                 marked.insert(heads.head_of(flags, entry.frame()));
             }
-            is_there
+            entry.present()
         },
     )
 }
