@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zmeld_linux::amount::{bytes_text, percent_text as percent};
+use zmeld_linux::service::is_due;
 
 use crate::memory::{is_soon, Sample};
-use crate::worker::is_due;
 
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);

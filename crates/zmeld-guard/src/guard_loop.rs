@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{getpid, getrlimit, pidfd_open, setrlimit, PidfdFlags, Resource};
-use zmeld_linux::service::Watchdog;
+use zmeld_linux::service::{is_due, Watchdog};
 use zmeld_linux::{meminfo, Host};
 
 use crate::choice::{AT_ONCE_MAX, ENDING_MAX, LARGEST_MAX};
@@ -20,7 +20,7 @@ use crate::log::Outbox;
 use crate::memory::{end_below, is_soon, MemoryMonitor, Sample, ROOM_BELOW_MAX};
 use crate::plan::{Plan, Planner};
 use crate::processes::{Handle, Process};
-use crate::worker::{hurry, is_due, thread, Mailbox, Worker};
+use crate::worker::{hurry, thread, Mailbox, Worker};
 use crate::GuardRule;
 
 /// How often it looks, at least and at most.

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 use zmeld_linux::compressed::{is_on, pool_max_bytes, Backed, MmStat, ZSWAP};
 use zmeld_linux::headroom::{self, Sum};
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::service::is_due;
 use zmeld_linux::{pressure, Host};
 
 use crate::error::Error;
 use crate::open::{touched, OpenFile, Ring, WINDOW};
-use crate::worker::{is_due, Worker};
+use crate::worker::Worker;
 use crate::GuardRule;
 
 /// On a large machine a share of memory is a lot: this is little, and this very little.

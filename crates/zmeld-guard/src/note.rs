@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::boot::Note;
 use zmeld_linux::lock::{Attempt, FileLock};
+use zmeld_linux::service::is_due;
 use zmeld_linux::{file, root_owned, Host, HostError};
 
 use crate::error::Error;
 use crate::event::{Event, Seen};
-use crate::worker::is_due;
 
 /// Folder of zmeld's notes: root's alone.
 pub const FOLDER: &str = "/run/zmeld";

@@ -7,7 +7,6 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 use std::vec::Drain;
 
 use rustix::process::setpriority_process;
@@ -173,10 +172,6 @@ pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
     let thread = rustix::thread::gettid().as_raw_nonzero();
     let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
     host.run(&first).map(|_| ())
-}
-
-pub(crate) fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
-    last.is_none_or(|last| now.duration_since(last) >= every)
 }
 
 #[test]

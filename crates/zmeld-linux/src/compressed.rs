@@ -42,6 +42,13 @@ pub fn recompression(text: &str) -> BTreeMap<u8, String> {
     lines.collect()
 }
 
+/// The number that no other disk has had since boot, of the device of that name; none before Linux
+/// 5.15.
+pub fn disk_sequence(host: &Host, name: &str) -> Result<Option<String>, HostError> {
+    let text = host.read_optional(format!("/sys/block/{name}/diskseq"))?;
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
 /// The columns of `mm_stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]

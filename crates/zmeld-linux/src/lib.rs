@@ -16,6 +16,7 @@
 //! | [`boot`] | which boot this is, and how long ago |
 //! | [`compressed`] | what zram, zmeld and zswap say of themselves |
 //! | [`meminfo`] | `/proc/meminfo` |
+//! | [`modules`] | which modules this kernel loads |
 //! | [`mounts`] | `/proc/self/mountinfo` |
 //! | [`release`] | a kernel's version |
 //! | [`error`] | what the machine refuses, with the file or the command |
@@ -30,7 +31,7 @@
 //! | [`groups`] | control groups that count memory, those that a rule is for, and their owners |
 //! | [`config_files`] | which files make up zmeld's configuration |
 //! | [`headroom`] | how much more programs can take, as it is added up |
-//! | [`service`] | what a service tells its manager |
+//! | [`service`] | turns of a service, and what it tells its manager |
 //! | [`amount`] | bytes, shares and times, as configurations have them |
 //! | [`octal`] | the kernel's escapes in all of them |
 
@@ -52,6 +53,7 @@ pub mod host;
 pub mod lock;
 pub mod lru_gen;
 pub mod meminfo;
+pub mod modules;
 pub mod mounts;
 pub mod octal;
 pub mod others;

@@ -37,6 +37,7 @@ impl KernelVersion {
 /// How the machine's kernel, of that release, was configured: the text of its `.config`. None
 /// where neither a file of a distribution nor the kernel says it.
 pub fn configuration(host: &Host, release: &str) -> Option<String> {
+    let release = release.trim();
     let files = [
         format!("/boot/config-{release}"),
         format!("/lib/modules/{release}/config"),
@@ -49,6 +50,12 @@ pub fn configuration(host: &Host, release: &str) -> Option<String> {
         unpacked.read_to_string(&mut text).ok()?;
         Some(text)
     })
+}
+
+/// The value of an option of such a text: `y`, `m`, a number; none where it is not set.
+pub fn option<'a>(configuration: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix('=');
+    configuration.lines().find_map(value)
 }
 
 /// More is no configuration: Debian's has a third of a megabyte.
@@ -71,6 +78,8 @@ mod tests {
         host.plant("/proc/config.gz", packed.finish().unwrap());
         let found = || configuration(&host, "6.1.0").unwrap();
         assert_eq!(found(), "CONFIG_ZRAM=m\n");
+        assert_eq!(option(&found(), "CONFIG_ZRAM"), Some("m"));
+        assert_eq!(option(&found(), "CONFIG_ZR"), None);
         for (path, text) in [
             ("/lib/modules/6.1.0/config", "CONFIG_A=y"),
             ("/boot/config-6.1.0", "CONFIG_B=y"),

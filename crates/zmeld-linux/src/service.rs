@@ -1,10 +1,15 @@
-//! Messages of a service to its service manager (sd_notify(3)).
+//! Turns of a service, and its messages to its service manager (sd_notify(3)).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// Tells it, as `READY=1`; nothing where none started this process, or it does not listen.
+/// Whether what is done at such intervals has its turn.
+pub fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+/// Tells the manager, as `READY=1`; nothing where none started this process, or it does not listen.
 pub fn notify(what: &str) {
     if let Some(socket) = connected() {
         let _ = socket.send(what.as_bytes());
@@ -52,11 +57,8 @@ impl Watchdog {
         let Some((socket, every)) = &self.asked else {
             return;
         };
-        let is_due = self
-            .last
-            .is_none_or(|last| now.duration_since(last) >= *every);
         // One that was not taken is tried again with the next call.
-        if is_due && socket.send(b"WATCHDOG=1").is_ok() {
+        if is_due(self.last, *every, now) && socket.send(b"WATCHDOG=1").is_ok() {
             self.last = Some(now);
         }
     }

@@ -1,6 +1,6 @@
 //! Page handling of zram and swap, by the kernel's version and build.
 
-use zmeld_linux::KernelVersion;
+use zmeld_linux::{release, Host, KernelVersion};
 use zmeld_store::{ChainRule, Geometry};
 
 /// Parameters of page memory in the kernel's pool.
@@ -36,17 +36,15 @@ impl PoolModel {
     /// The running kernel's pool; of a kernel of today where it cannot be told.
     pub fn running(release: &str, page_size: u32) -> PoolModel {
         let version = KernelVersion::parse(release).unwrap_or(KernelVersion::new(6, 12));
-        PoolModel::of_kernel(version, configured_chain(), page_size)
+        PoolModel::of_kernel(version, configured_chain(release), page_size)
     }
 }
 
 /// `CONFIG_ZSMALLOC_CHAIN_SIZE` of the running kernel, if its configuration can be read.
-fn configured_chain() -> Option<u32> {
-    let config = procfs::kernel_config().ok()?;
-    match config.get("CONFIG_ZSMALLOC_CHAIN_SIZE")? {
-        procfs::ConfigSetting::Value(value) => value.parse().ok().filter(|c| (1..=16).contains(c)),
-        _ => None,
-    }
+fn configured_chain(kernel: &str) -> Option<u32> {
+    let config = release::configuration(&Host::here(), kernel)?;
+    let chain = release::option(&config, "CONFIG_ZSMALLOC_CHAIN_SIZE")?;
+    chain.parse().ok().filter(|chain| (1..=16).contains(chain))
 }
 
 #[cfg(test)]
@@ -77,7 +75,7 @@ mod tests {
             return;
         };
         let chain: u32 = chain.parse().unwrap();
-        assert_eq!(configured_chain(), Some(chain));
+        assert_eq!(configured_chain("6.12.0"), Some(chain));
         assert_eq!(PoolModel::running("6.12.0", 4096).chain, chain);
         assert_eq!(PoolModel::running("6.2.0", 4096).chain, 4);
         assert!(PoolModel::running("none", 4096).swap_keeps_zeros);

@@ -1,6 +1,7 @@
 //! Whether the kernel has a driver: now, as a module, or not.
 
 use serde::Serialize;
+use zmeld_linux::modules::{loadable, Loadable};
 use zmeld_linux::Host;
 
 /// Presence of a driver.
@@ -72,7 +73,7 @@ pub fn lacks_encryption(host: &Host, kernel: &str) -> Option<(String, &'static s
         let list = read(&format!("/lib/modules/{kernel}/{list}"))?;
         Some(list.lines().any(|line| is_of(line, "dm_crypt")))
     };
-    let can_load = host.exists("/proc/modules") && listed("modules.dep") != Some(false);
+    let can_load = loadable(host) > Loadable::Nothing && listed("modules.dep") != Some(false);
     // A built-in driver needs the device mapper, which is listed there.
     let may_be_in = || {
         let misc = read("/proc/misc");
@@ -98,11 +99,9 @@ impl ModulePresence {
     /// Presence of that driver on a machine. `dep`: its kernel's list of modules
     /// (`/lib/modules/RELEASE/modules.dep`).
     pub fn read(host: &Host, name: &str, dep: Option<&str>) -> ModulePresence {
-        // A kernel that loads no modules has no such file.
-        let loads_modules = host.exists("/proc/modules");
         match dep {
             _ if host.exists(format!("/sys/class/{name}-control/hot_add")) => ModulePresence::Ready,
-            _ if !loads_modules => ModulePresence::Impossible,
+            _ if loadable(host) == Loadable::Nothing => ModulePresence::Impossible,
             None => ModulePresence::Unknown,
             Some(dep) if dep.lines().any(|line| is_of(line, name)) => ModulePresence::Module,
             Some(_) => ModulePresence::Absent,
@@ -163,6 +162,9 @@ mod tests {
         assert_eq!(read("zram", Some(DEP)), ModulePresence::Module);
         assert_eq!(read("zmeld", Some(DEP)), ModulePresence::Module);
         assert_eq!(read("meld", Some(DEP)), ModulePresence::Absent);
+        host.plant("/proc/sys/kernel/modules_disabled", "1\n");
+        assert_eq!(read("zmeld", Some(DEP)), ModulePresence::Impossible);
+        host.plant("/proc/sys/kernel/modules_disabled", "0\n");
         let other = "a/b.ko: c/zsmalloc.ko\n";
         assert_eq!(read("zsmalloc", Some(other)), ModulePresence::Absent);
         assert_eq!(read("zram", None), ModulePresence::Unknown);

@@ -5,7 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use zmeld_linux::boot::uptime;
 use zmeld_linux::compressed::{choices, chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::modules::{loadable, Loadable};
 use zmeld_linux::pressure::Pressure;
+use zmeld_linux::release::{configuration, option};
 use zmeld_linux::Host;
 
 use crate::survey::Error;
@@ -57,7 +59,7 @@ impl MachineDescription {
             stalls: text(crate::survey::pressure::PATH).and_then(|it| Pressure::parse(&it)),
             uptime_seconds: uptime(host).ok().flatten(),
             zram_codecs: zram_codecs(host),
-            modules: takes_modules(host),
+            modules: loadable(host) == Loadable::Anything,
         }
     }
 }
@@ -111,7 +113,7 @@ pub fn id(host: &Host) -> Result<String, Error> {
 /// Whether the first process's files are there and root may not read them.
 fn is_hidden(host: &Host) -> bool {
     let looked = host.tree().metadata(FIRST_ROOT.as_ref());
-    rustix::process::geteuid().is_root()
+    host.is_root()
         && looked.is_err_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
@@ -164,14 +166,9 @@ fn zram_codecs(host: &Host) -> Option<String> {
         return Some(choices(&text).join(" "));
     }
     let release = host.read("/proc/sys/kernel/osrelease").ok()?;
-    let config = of_host(host, &format!("/boot/config-{}", release.trim()))?;
-    let is_set = |name: &str| {
-        let set = |line: &str| {
-            line.strip_prefix(name)
-                .is_some_and(|it| it == "=y" || it == "=m")
-        };
-        config.lines().any(set)
-    };
+    let config = of_host(host, &format!("/boot/config-{release}"));
+    let config = config.or_else(|| configuration(host, &release))?;
+    let is_set = |name: &str| matches!(option(&config, name), Some("y" | "m"));
     // From Linux 6.12 on zram has backends of its own.
     let names = match config.contains("CONFIG_ZRAM_BACKEND_") {
         true => "CONFIG_ZRAM_BACKEND_",
@@ -183,16 +180,6 @@ fn zram_codecs(host: &Host) -> Option<String> {
     let codecs = [("lzo-rle", "LZO"), ("lz4", "LZ4"), ("zstd", "ZSTD")];
     let codecs: Vec<&str> = codecs.iter().filter_map(there).collect();
     Some(codecs.join(" "))
-}
-
-/// A kernel without modules has no list of them; others may refuse all, or what nobody signed.
-fn takes_modules(host: &Host) -> bool {
-    let says = |path: &str, no: &str| host.read(path).is_ok_and(|text| text.contains(no));
-    host.exists("/proc/modules")
-        && !says("/proc/sys/kernel/modules_disabled", "1")
-        && !says("/sys/module/module/parameters/sig_enforce", "Y")
-        && !says("/sys/kernel/security/lockdown", "[integrity]")
-        && !says("/sys/kernel/security/lockdown", "[confidentiality]")
 }
 
 #[cfg(test)]
@@ -276,20 +263,9 @@ mod tests {
         host.plant("/sys/block/zram0/comp_algorithm", "lzo [lz4] zstd\n");
         assert_eq!(look().zram_codecs.as_deref(), Some("lzo lz4 zstd"));
         host.plant("/proc/modules", "");
-        host.plant("/proc/sys/kernel/modules_disabled", "0\n");
         assert!(look().modules);
-        for (path, no) in [
-            (
-                "/sys/kernel/security/lockdown",
-                "none [integrity] confidentiality\n",
-            ),
-            ("/sys/module/module/parameters/sig_enforce", "Y\n"),
-            ("/proc/sys/kernel/modules_disabled", "1\n"),
-        ] {
-            host.plant(path, no);
-            assert!(!look().modules, "{path}");
-            host.plant(path, "");
-        }
+        host.plant("/sys/module/module/parameters/sig_enforce", "Y\n");
+        assert!(!look().modules);
     }
 
     #[test]

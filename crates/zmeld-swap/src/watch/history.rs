@@ -2,13 +2,13 @@
 //! is started anew gives no day's budget twice and repeats nothing before its time.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::limit;
 use crate::observe::run_folder;
 use crate::watch::error::Error;
+use zmeld_linux::compressed::disk_sequence;
 use zmeld_linux::Host;
 
 /// Turns beside the rules: the day's writeback budget, and marking of all pages.
@@ -35,7 +35,7 @@ pub(super) struct History {
 impl History {
     /// The recorded history of a device; empty if that was another of its name.
     pub fn kept(host: &Host, device: &str) -> History {
-        let sequence = limit::sequence(host, device).ok().flatten();
+        let sequence = disk_sequence(host, device).ok().flatten();
         let bytes = run_folder::read(host, FILE).ok().flatten();
         let all: Option<BTreeMap<String, History>> =
             bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -74,11 +74,7 @@ pub(super) fn keep(host: &Host, devices: &BTreeMap<String, History>) -> Result<(
     Ok(run_folder::replace(host, FILE, 0o600, devices)?)
 }
 
-pub(super) fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
-    last.is_none_or(|last| now.duration_since(last) >= every)
-}
-
-/// The same of seconds since boot.
+/// Whether a turn is due, by seconds since boot.
 pub(super) fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
     last.is_none_or(|last| now - last >= every.as_secs_f64())
 }

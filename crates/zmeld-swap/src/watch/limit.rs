@@ -36,7 +36,7 @@ impl LentLimit {
     ) -> Result<LentLimit, Error> {
         let lent = LentLimit {
             device: device.to_owned(),
-            sequence: sequence(host, device)?,
+            sequence: compressed::disk_sequence(host, device)?,
             left,
             units,
         };
@@ -73,7 +73,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     let lent: Option<LentLimit> = serde_json::from_slice(&bytes).ok();
     let is_on = is_on(host, device)?;
     let rest = host.read_u64(path(device, "writeback_limit"))?;
-    let sequence = sequence(host, device)?;
+    let sequence = compressed::disk_sequence(host, device)?;
     // Not another device by that name, nor a limit that somebody set since.
     let ours = lent.filter(|lent| {
         lent.device == device && lent.sequence == sequence && is_on && rest <= lent.units
@@ -94,8 +94,4 @@ pub(super) fn is_on(host: &Host, device: &str) -> Result<bool, Error> {
 
 fn file(device: &str) -> PathBuf {
     PathBuf::from(FOLDER).join(format!("writeback-{device}.json"))
-}
-
-pub(super) fn sequence(host: &Host, device: &str) -> Result<Option<String>, Error> {
-    Ok(host.read_optional(path(device, "diskseq"))?)
 }

@@ -33,12 +33,13 @@ pub use error::Error;
 use crate::observe::applied::Applied;
 use crate::observe::run_folder;
 use crate::observe::{Device, Observation, Pressure};
-use history::{has_passed, is_due, History, BUDGET, MARK};
+use history::{has_passed, History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;
 use zmeld_config::{Bytes, Config, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::boot::uptime;
+use zmeld_linux::service::is_due;
 use zmeld_linux::Host;
 
 /// A device with less than this has nothing worth an action.

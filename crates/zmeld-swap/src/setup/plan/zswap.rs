@@ -6,6 +6,7 @@ use crate::setup::steps::SetValue;
 use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
+use zmeld_linux::modules::{loadable, Loadable};
 
 use super::planner::{Planner, Steps};
 
@@ -75,7 +76,7 @@ impl Planner<'_> {
         }
         let known = compressors(&known);
         let way_out = match known.is_empty() {
-            _ if wanted.starts_with(ZWORD) && self.host.exists("/proc/modules") => {
+            _ if wanted.starts_with(ZWORD) && loadable(self.host) > Loadable::Nothing => {
                 "install zword-dkms, or name another compressor".to_owned()
             }
             true => "leave compressor out".to_owned(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::setup::context::{left_as_it_is, Before, Reversible, StepContext};
 use crate::setup::error::Error;
 use crate::setup::step::{AddDevice, MadeDevice, Record};
-use zmeld_linux::compressed::device_numbers;
+use zmeld_linux::compressed::{device_numbers, disk_sequence};
 use zmeld_linux::{Host, HostError};
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
@@ -58,7 +58,7 @@ impl AddDevice {
         if !host.exists(format!("/sys/block/{name}")) {
             return Ok(None);
         }
-        let is_same = outcome.sequence.is_none() || diskseq(host, name)? == outcome.sequence;
+        let is_same = outcome.sequence.is_none() || disk_sequence(host, name)? == outcome.sequence;
         Ok(is_same.then(|| name.clone()))
     }
 
@@ -85,11 +85,6 @@ impl AddDevice {
     }
 }
 
-fn diskseq(host: &Host, name: &str) -> Result<Option<String>, Error> {
-    let text = host.read_optional(format!("/sys/block/{name}/diskseq"))?;
-    Ok(text.filter(|text| !text.is_empty()))
-}
-
 impl Reversible for AddDevice {
     fn describe(&self) -> String {
         format!("add a {} device", self.driver.name())
@@ -105,7 +100,7 @@ impl Reversible for AddDevice {
         let control = self.driver.control().join("hot_add");
         let number = context.host.read_u64(&control)?;
         let name = format!("{}{number}", self.driver.name());
-        let sequence = diskseq(context.host, &name).unwrap_or_default();
+        let sequence = disk_sequence(context.host, &name).unwrap_or_default();
         context.made = Some(MadeDevice { name, sequence });
         Ok(())
     }

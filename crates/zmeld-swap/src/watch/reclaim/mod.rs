@@ -35,9 +35,9 @@ use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
 use crate::observe::run_folder;
 use crate::watch::action::Listener;
 use crate::watch::error::Error;
-use crate::watch::history::is_due;
 use zmeld_config::ReclaimRule;
 use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
+use zmeld_linux::service::is_due;
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,70 @@
+//! Which modules this kernel loads.
+
+use crate::Host;
+
+/// What a kernel loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loadable {
+    Nothing,
+    /// Modules with a signature of a key that it knows.
+    Signed,
+    Anything,
+}
+
+/// What the running kernel loads. One without modules has no list of them; others may refuse all
+/// until the next boot, or what nobody signed.
+pub fn loadable(host: &Host) -> Loadable {
+    let says = |path: &str, word: &str| host.read(path).is_ok_and(|text| text.contains(word));
+    let lockdown = |level: &str| says("/sys/kernel/security/lockdown", level);
+    if !host.exists("/proc/modules") || says("/proc/sys/kernel/modules_disabled", "1") {
+        Loadable::Nothing
+    } else if says("/sys/module/module/parameters/sig_enforce", "Y")
+        || lockdown("[integrity]")
+        || lockdown("[confidentiality]")
+    {
+        Loadable::Signed
+    } else {
+        Loadable::Anything
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loaded_depends_on_modules_signatures_and_lockdown() {
+        let (_dir, host) = Host::planted(&[]);
+        assert_eq!(loadable(&host), Loadable::Nothing);
+        host.plant("/proc/modules", "");
+        host.plant("/proc/sys/kernel/modules_disabled", "0\n");
+        assert_eq!(loadable(&host), Loadable::Anything);
+        let lockdown = "/sys/kernel/security/lockdown";
+        for (path, no, is) in [
+            (
+                lockdown,
+                "none [integrity] confidentiality\n",
+                Loadable::Signed,
+            ),
+            (
+                lockdown,
+                "none integrity [confidentiality]\n",
+                Loadable::Signed,
+            ),
+            (
+                "/sys/module/module/parameters/sig_enforce",
+                "Y\n",
+                Loadable::Signed,
+            ),
+            (
+                "/proc/sys/kernel/modules_disabled",
+                "1\n",
+                Loadable::Nothing,
+            ),
+        ] {
+            host.plant(path, no);
+            assert_eq!(loadable(&host), is, "{path}");
+            host.plant(path, "");
+        }
+    }
+}
