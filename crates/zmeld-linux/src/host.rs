@@ -41,7 +41,7 @@ pub trait Access: Send + Sync {
 
     /// Runs a command to its end, or until `ending` says so.
     fn run(&self, _: &Invocation, _ending: Option<&Ending>) -> io::Result<Finished> {
-        Err(io::ErrorKind::PermissionDenied.into())
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, NoCommands))
     }
 
     /// The time by which it is measured how long something took.
@@ -54,6 +54,11 @@ pub trait Access: Send + Sync {
         rustix::process::geteuid().is_root()
     }
 }
+
+/// That no command is run here, whoever asks: a machine is only looked at, or is a tree of files.
+#[derive(Debug, thiserror::Error)]
+#[error("permission denied")]
+pub struct NoCommands;
 
 /// The machine's own files and commands.
 #[derive(Debug, Clone, Copy, Default)]

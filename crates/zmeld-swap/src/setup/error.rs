@@ -5,8 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use zmeld_linux::host::NoCommands;
 use zmeld_linux::programs::Program;
-use zmeld_linux::HostError;
+use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 /// Why something could not be read, planned, set up or taken down.
@@ -17,8 +18,8 @@ pub enum Error {
     #[error(transparent)]
     Host(#[from] HostError),
     /// A privilege is missing.
-    #[error("{what} needs {}", way_to_root())]
-    Privilege { what: String },
+    #[error("{what} needs {}", way_to_root(*is_root))]
+    Privilege { what: String, is_root: bool },
     /// The running kernel lacks something.
     #[error("{what}, which this kernel does not offer: {way_out}")]
     KernelFeature { what: String, way_out: String },
@@ -181,11 +182,26 @@ impl Error {
     }
 
     /// Whether this user may not look, or no command was to be run for it.
-    pub fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         match self {
             Error::Step { source, .. } => source.is_denied(),
             err => err.refused_with() == Some(io::ErrorKind::PermissionDenied),
         }
+    }
+
+    /// Whether no command is run for anybody, so that none could be asked.
+    pub(crate) fn is_unasked(&self) -> bool {
+        let cause = match self {
+            Error::Host(err) => err.cause().and_then(io::Error::get_ref),
+            _ => None,
+        };
+        cause.is_some_and(|it| it.is::<NoCommands>())
+    }
+
+    /// Whether nothing is known for want of a look: this user may not, or no command is run.
+    pub(crate) fn is_unseen(&self, host: &Host) -> bool {
+        let is_refused = self.is_denied() || matches!(self, Error::Privilege { .. });
+        self.is_unasked() || is_refused && !host.is_root()
     }
 
     pub(crate) fn is_timeout(&self) -> bool {
@@ -194,8 +210,8 @@ impl Error {
 }
 
 /// User needed; root is not told to become root.
-fn way_to_root() -> &'static str {
-    match rustix::process::geteuid().is_root() {
+fn way_to_root(is_root: bool) -> &'static str {
+    match is_root {
         false => "root: run it with sudo",
         true => {
             "more than root has here: a container or a security module (SELinux, AppArmor) refuses it"
@@ -268,12 +284,12 @@ mod tests {
 
     #[test]
     fn a_missing_privilege_is_named_with_the_way_to_it() {
-        let what = "this".to_owned();
-        let err = Error::Privilege { what };
-        let ways = ["root: run it", "more than root has here"];
-        let said = err.to_string();
-        let is_said = |way| said.starts_with(&format!("this needs {way}"));
-        assert!(ways.into_iter().any(is_said), "{said}");
-        assert_eq!(err.kind(), ErrorKind::Missing);
+        for (is_root, way) in [(false, "root: run it"), (true, "more than root has here")] {
+            let what = "this".to_owned();
+            let err = Error::Privilege { what, is_root };
+            let said = err.to_string();
+            assert!(said.starts_with(&format!("this needs {way}")), "{said}");
+            assert_eq!(err.kind(), ErrorKind::Missing);
+        }
     }
 }

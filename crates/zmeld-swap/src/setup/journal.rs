@@ -216,7 +216,7 @@ impl Journal {
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
         run_folder::make(host).map_err(|err| match err {
-            HostError::File(err) => denied("create", FOLDER, err.cause),
+            HostError::File(err) => denied(host, "create", FOLDER, err.cause),
             err => err.into(),
         })?;
         let lock = wait(host, patience, stop, listener)?;
@@ -307,10 +307,11 @@ impl Journal {
     }
 }
 
-fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
+fn denied(host: &Host, action: &'static str, path: &str, cause: io::Error) -> Error {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => Error::Privilege {
             what: "changing the machine's swap".to_owned(),
+            is_root: host.is_root(),
         },
         _ => Error::io(action, path, cause),
     }
@@ -343,7 +344,7 @@ fn wait(
     let mut told = false;
     loop {
         let attempt = FileLock::attempt(&host.path(LOCK));
-        let holder = match attempt.map_err(|cause| denied("lock", LOCK, cause))? {
+        let holder = match attempt.map_err(|cause| denied(host, "lock", LOCK, cause))? {
             Attempt::Taken(lock) => return Ok(lock),
             Attempt::Held(holder) => holder,
         };

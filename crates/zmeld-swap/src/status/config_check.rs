@@ -34,7 +34,7 @@ pub fn config_check(
     let (not_planned, plan) = Plan::look(host, config, state, false);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
-    let seen = not_planned.into_iter().filter(|it| !it.1.is_denied());
+    let seen = not_planned.into_iter().filter(|it| !it.1.is_unseen(host));
     problems.extend(seen.map(|(group, err)| refusal(&group, &err)));
     match plan {
         Ok(plan) => {
@@ -50,7 +50,7 @@ pub fn config_check(
         }
         // An error of no tier: a tunable that the kernel lacks.
         Err(err) => {
-            if !err.is_denied() {
+            if !err.is_unseen(host) {
                 problems.push(refusal("tunables", &err));
             }
             problems.extend(kept_free(machine, config).map(refused));

@@ -330,6 +330,7 @@ impl Case {
             "fail-swapoff" => machine.fail_swapoff(path, second.parse().unwrap_or(usize::MAX)),
             "silence" => machine.silence(path),
             "broken" => machine.refuse_read(path, Errno::IO),
+            "denied" => machine.refuse_read(path, Errno::PERM),
             "unnamed" => machine.refuse_read(&format!("/proc/{path}/cgroup"), Errno::NAMETOOLONG),
             // A command that has these words was run.
             "ran" => assert!(

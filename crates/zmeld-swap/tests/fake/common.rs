@@ -271,7 +271,7 @@ impl Machine {
         move || *fake.unread.lock().unwrap() = Some((path, Errno::TIMEDOUT))
     }
 
-    /// The kernel's file is there and cannot be read.
+    /// The kernel's file is there and cannot be read, or the command of that name not run.
     pub fn refuse_read(&self, path: &str, errno: Errno) {
         *self.inner.unread.lock().unwrap() = Some((self.path(path), errno));
     }
@@ -838,6 +838,15 @@ impl Fake {
 /// Signatures of devices that nobody but root may read, and not even root.
 const SECRETS: [&str; 2] = ["secret", "secret-of-root"];
 
+impl Fake {
+    fn refused(&self, path: &Path) -> io::Result<()> {
+        match self.unread.lock().unwrap().as_ref() {
+            Some((refused, errno)) if refused == path => Err((*errno).into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Access for Fake {
     fn is_root(&self) -> bool {
         let inner = self.inner.lock().unwrap();
@@ -851,10 +860,7 @@ impl Access for Fake {
             let number = self.add_device(&mut inner, driver_of(path));
             Ok(format!("{number}\n").into_bytes())
         } else {
-            match self.unread.lock().unwrap().as_ref() {
-                Some((refused, errno)) if refused == path => Err((*errno).into()),
-                _ => Direct.read(path, limit),
-            }
+            self.refused(path).and_then(|()| Direct.read(path, limit))
         };
         self.leave(fate, result)
     }
@@ -879,6 +885,7 @@ impl Access for Fake {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        self.refused(&self.root.join(&invocation.program))?;
         let fate = self.enter()?;
         let line = self.line(invocation);
         self.inner.lock().unwrap().ran.insert(line);

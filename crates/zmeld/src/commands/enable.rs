@@ -233,9 +233,10 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
 }
 
 fn by_root_under_systemd(command: &str, with_openrc: &str, dry: bool) -> anyhow::Result<Host> {
-    if !dry && !rustix::process::geteuid().is_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !dry && !is_root {
         let what = command.to_owned();
-        return Err(zmeld_swap::setup::Error::Privilege { what }.into());
+        return Err(zmeld_swap::setup::Error::Privilege { what, is_root }.into());
     }
     if !Path::new("/run/systemd/system").is_dir() {
         bail!("this machine does not run systemd; with OpenRC: {with_openrc}");

@@ -176,7 +176,8 @@ impl Planner<'_> {
     fn carried(&mut self, path: &Path) -> Result<Option<Vec<String>>, Error> {
         let found = self.carried_after(path);
         match found.map_or_else(|| signatures(self.host, path), Ok) {
-            Err(Error::Privilege { .. }) if !self.host.is_root() => {
+            Err(err) if err.is_unasked() => Ok(None),
+            Err(err) if err.is_unseen(self.host) => {
                 let resolved = self.host.resolved(path);
                 let tier = self.places.iter().find(|it| it.0 == resolved);
                 let what = format!(
@@ -188,7 +189,6 @@ impl Planner<'_> {
                     .push(Finding::new(Severity::Notice, about, what));
                 Ok(None)
             }
-            Err(err) if err.is_denied() => Ok(None),
             found => found.map(Some),
         }
     }

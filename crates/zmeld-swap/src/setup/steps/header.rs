@@ -25,6 +25,7 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
         ),
         said if said.contains(": Permission denied") => Error::Privilege {
             what: format!("reading {}", path.display()),
+            is_root: host.is_root(),
         },
         _ => err.into(),
     })?;

@@ -213,6 +213,7 @@ pub fn as_the_run_would_end() -> anyhow::Result<Outcome> {
         true => Ok(Outcome::Done),
         false => Err(zmeld_swap::setup::Error::Privilege {
             what: "this was a dry run: the run itself".to_owned(),
+            is_root: false,
         }
         .into()),
     }
