@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use zmeld_tests::turn::TURN;
 
 use crate::debian::{self, Root};
 use crate::process::{output_of, FinishedProgram, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
 use crate::tools;
-use crate::turn::TURN;
 use crate::workspace;
 
 pub const STEP: &str = "clean-root";

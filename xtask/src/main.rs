@@ -16,8 +16,6 @@ mod debian;
 mod dist;
 mod freestanding;
 mod fuzz;
-#[path = "../../crates/zmeld-linux/tests/support/group.rs"]
-mod group;
 mod guest;
 mod kernel_features;
 mod kernel_patch;
@@ -45,8 +43,6 @@ mod stock_kernels;
 mod test;
 mod tools;
 mod totals;
-#[path = "../../crates/zmeld-linux/tests/support/turn.rs"]
-mod turn;
 mod vm;
 mod workspace;
 mod world;

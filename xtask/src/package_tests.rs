@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{bail, Context, Result};
+use zmeld_tests::turn::turn;
 
 use crate::apt;
 use crate::debian;
@@ -16,7 +17,6 @@ use crate::process::{reason, unavailable, Log};
 use crate::recipes::Arch;
 use crate::step::Tally;
 use crate::tools;
-use crate::turn::turn;
 use crate::workspace;
 
 pub const LIFE: &str = "packages-life";

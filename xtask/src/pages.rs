@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 use zmeld_linux::Host;
+use zmeld_tests::group::Group;
+use zmeld_tests::turn::{turn, Swap};
 
-use crate::group::Group;
 use crate::process::{output_of, run_in_front, was_interrupted};
 use crate::rust_tests::cargo;
 use crate::tools;
-use crate::turn::{turn, Swap};
 use crate::workspace;
 
 /// Run programs under memory pressure and keep pages of each that were swapped out

@@ -42,11 +42,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_guard::{GuardLoop, GuardRule};
 use zmeld_linux::Host;
-
-#[path = "../../zmeld-swap/tests/script/mod.rs"]
-mod script;
-
-use script::{Outcome, Script};
+use zmeld_tests::script::{self, Outcome, Script};
 
 const MIB: u64 = 1 << 20;
 const TERM: i32 = 15;
@@ -651,9 +647,7 @@ fn who_looks_neither_takes_nor_frees_memory() {
 
 /// Whether this is a root that cannot become nobody, as in a container.
 fn is_confined() -> bool {
-    use std::os::unix::process::CommandExt;
-    let as_nobody = || Command::new("true").uid(65534).status();
-    let is_confined = rustix::process::geteuid().is_root() && as_nobody().is_err();
+    let is_confined = rustix::process::geteuid().is_root() && !zmeld_tests::is_root();
     if is_confined {
         eprintln!("skipped: this root cannot become nobody");
     }

@@ -9,12 +9,10 @@ use zmeld_report::{
     cells, text, units, Axis, Bars, Cell, Column, Document, Estimate, Histogram, Lines, Plot,
     Section, Style, Table, Tone, Unit,
 };
-
-#[path = "../../zmeld-swap/tests/script/shown.rs"]
-mod shown;
+use zmeld_tests::shown::shown;
 
 fn show(name: &str, told: &str) {
-    shown::shown(&format!("shown/{name}.txt"), told);
+    shown(&format!("shown/{name}.txt"), told);
 }
 
 const UNITS: [Unit; 8] = [

@@ -33,9 +33,6 @@ pub mod report;
 mod result;
 mod sample;
 mod scan;
-#[cfg(test)]
-#[path = "../tests/shown/mod.rs"]
-mod shown;
 pub mod survey;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};

@@ -1,7 +1,5 @@
 //! Files, and what is not one.
 
-mod common;
-
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -12,8 +12,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use zmeld_scan::memory::{open_path, FileSource, Owner, RegionKind, Source, StreamSource, Visit};
-
-mod shown;
+use zmeld_tests::values::show;
 
 const PAGE: usize = 4096;
 /// Bytes that are read at once.
@@ -449,7 +448,7 @@ fn what_is_said_of_dumps_that_lie() {
         tell(what, &dump);
     }
     tell("empty", &[]);
-    shown::show("dumps.txt", &told);
+    show("dumps.txt", &told);
 }
 
 fn delivered(source: &dyn Source) -> Result<u64, zmeld_scan::memory::Error> {
@@ -500,7 +499,7 @@ fn what_is_said_of_other_forms() {
             }
         }
     }
-    shown::show("forms.txt", &told);
+    show("forms.txt", &told);
 }
 
 #[test]

@@ -7,11 +7,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{is_root, live, page, page_size, see, Group, Script};
+use common::{live, see};
 use zmeld_linux::KernelVersion;
 use zmeld_scan::memory::{
     ColdTracker, Coldness, LiveMemory, LiveOptions, Note, RegionKind, Selection, SkipReason, Source,
 };
+use zmeld_store::page_size;
+use zmeld_tests::child::{page, Script};
+use zmeld_tests::group::Group;
+use zmeld_tests::is_root;
 
 /// As sanitizers and runtimes do: 16 TiB, with pages at both ends and one between.
 #[test]

@@ -1,12 +1,11 @@
 //! A process of many mappings costs who reads it no more memory than any: the only test
 //! here, since it looks at the most that its own program ever held.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::Script;
 use zmeld_scan::memory::{LiveMemory, LiveOptions, Selection, Source};
+use zmeld_store::page_size;
+use zmeld_tests::child::Script;
 
 const MAPPINGS: u64 = 20_000;
 
@@ -24,7 +23,7 @@ fn read(pid: i32) -> u64 {
         ..LiveOptions::new(Selection::Pids(vec![pid]))
     });
     let pages = AtomicU64::new(0);
-    let size = common::page_size();
+    let size = page_size();
     let visit = live.unwrap().visit(1, &AtomicBool::new(false), &|batch| {
         pages.fetch_add((batch.bytes.len() / size) as u64, Ordering::Relaxed);
     });

@@ -17,9 +17,8 @@ use zmeld_scan::memory::{
 use zmeld_scan::report::{self, Asked};
 use zmeld_scan::{advice, Candidate, CodecTimes, ScanError, ScanOptions, ScanProgress, ScanResult};
 
-mod shown;
-
-use shown::{changed, difference, lines, masked, show, values, Values};
+use zmeld_tests::script::difference;
+use zmeld_tests::values::{changed, lines, masked, show, values, Values};
 
 const PAGE: usize = 4096;
 

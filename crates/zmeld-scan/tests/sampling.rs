@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 use zmeld_scan::memory::FileSource;
 use zmeld_scan::{scan, Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
-
-mod mixed;
+use zmeld_tests::mixed;
 
 const PAGES: usize = 8000;
 const SEEDS: u64 = 100;

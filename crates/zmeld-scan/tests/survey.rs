@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{is_root, see, Script};
+use common::see;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use zmeld_linux::Host;
 use zmeld_scan::memory::{Counted, LiveMemory, LiveOptions, Selection};
 use zmeld_scan::survey::{self, parquet, survey, Error, Key, Survey, SurveyOptions};
 use zmeld_scan::ScanProgress;
+use zmeld_tests::child::Script;
+use zmeld_tests::is_root;
 
 const SECRET: [u8; 32] = [0x5a; 32];
 

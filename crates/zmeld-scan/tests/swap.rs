@@ -1,13 +1,14 @@
 //! Swap: a real zram device, filled by a process whose pages are known.
 
 mod common;
-#[path = "../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
 
-use common::{is_root, live, page, see, Group, Script};
-use turn::Swap;
+use common::{live, see};
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_scan::memory::{Selection, Source, SwapDevice};
+use zmeld_tests::child::{page, Script};
+use zmeld_tests::group::Group;
+use zmeld_tests::is_root;
+use zmeld_tests::turn::{self, Swap};
 
 /// Swap is the machine's: one test at a time.
 static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());

@@ -2,6 +2,7 @@
 //! one in `support/zword`, which was written from docs/zword.md.
 
 use zmeld_store::zword::{trained_lengths, Level, Zword};
+use zmeld_tests::random::Random;
 use zword::decoder::decode;
 use zword::lengths::{
     layout, Lengths, BYTE_TOKENS, BYTE_TOKEN_BITS, CONTEXTS, LITERAL_BITS, MASKS, SETS,
@@ -16,22 +17,18 @@ mod zword;
 
 const BLOCK: usize = 4096;
 
-#[path = "support/random.rs"]
-mod random;
-use random::Random;
-
 /// A page of one of the kinds that the modes are for, and of mixtures.
 fn page(random: &mut Random, size: usize) -> Vec<u8> {
     let words = b"the a of page memory word slot = ( ) { return if 0x \n\t.,;";
     let mut page = Vec::with_capacity(size + 64);
     if random.below(16) == 0 {
-        page.extend((0..size).map(|_| random.next() as u8));
+        page.extend((0..size).map(|_| random.number() as u8));
     }
     if random.below(16) == 0 {
         // Words of 32 bits, which stand again an odd number of them later.
         let mut words = vec![0; 64];
         while words.len() < size / 4 {
-            words.extend((0..5).map(|_| 0x4000_0000 | random.next() as u32 & 0xffff));
+            words.extend((0..5).map(|_| 0x4000_0000 | random.number() as u32 & 0xffff));
             let back = 17 + 2 * random.below(24);
             for _ in 0..40 {
                 words.push(words[words.len() - back]);
@@ -42,18 +39,18 @@ fn page(random: &mut Random, size: usize) -> Vec<u8> {
     while page.len() < size {
         let count = 1 + random.below(200);
         match random.below(7) {
-            0 => page.extend((0..count).map(|_| random.next() as u8)),
+            0 => page.extend((0..count).map(|_| random.number() as u8)),
             1 => page.extend(vec![random.below(3) as u8; count]),
             2 => page.extend((0..count).map(|_| words[random.below(words.len())])),
             3 => {
                 page.resize(page.len().next_multiple_of(8), 0);
-                let base = 0x7f12_3456_7000 + (random.next() & 0xff_fff8);
+                let base = 0x7f12_3456_7000 + (random.number() & 0xff_fff8);
                 let each = |k| (base + 16 * k as u64).to_le_bytes();
                 page.extend((0..count).flat_map(each));
             }
             4 => {
                 page.resize(page.len().next_multiple_of(4), 0);
-                let each = |_| (random.next() as u32 & 0x0003_ffff).to_le_bytes();
+                let each = |_| (random.number() as u32 & 0x0003_ffff).to_le_bytes();
                 page.extend((0..count).flat_map(each));
             }
             _ if page.is_empty() => {}
@@ -135,7 +132,7 @@ fn damage(random: &mut Random, object: &mut Vec<u8>) {
         let early = random.below(object.len().min(14));
         match random.below(5) {
             0 => object[at] ^= 1 << random.below(8),
-            1 => object[at] = random.next() as u8,
+            1 => object[at] = random.number() as u8,
             2 => object[early] ^= 1 << random.below(8),
             3 if random.below(4) == 0 => object.truncate(at + 1),
             _ => object[at] = object[early],

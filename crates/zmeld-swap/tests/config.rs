@@ -2,14 +2,14 @@
 //! where and what to do, and what is written comes back.
 
 mod keys;
-mod script;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use keys::{Key, KEYS};
-use script::{Outcome, Script};
 use zmeld_config::*;
+use zmeld_tests::script::{self, Outcome, Script};
+use zmeld_tests::shown::shown;
 
 /// Messages on a text called `z.toml`: its errors, else its warnings.
 fn said(text: &str) -> Vec<String> {
@@ -49,7 +49,7 @@ fn each_mistake_is_one_line_with_its_place_and_the_way_out() {
             now.extend(lines.iter().map(|line| format!("    {line}\n")));
         }
     }
-    script::shown(MISTAKES, &now);
+    shown(MISTAKES, &now);
 }
 
 /// Every key there is, with a value that is not its default.

@@ -10,11 +10,7 @@ use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_swap::migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
 use zmeld_swap::migrate::units;
-
-#[path = "script/mod.rs"]
-mod script;
-
-use script::{Outcome, Script};
+use zmeld_tests::script::{self, Outcome, Script};
 
 const PLAIN: &str = include_str!("plain.service");
 const PACKAGED: [(&str, &str); 2] = [

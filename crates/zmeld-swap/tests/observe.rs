@@ -1,10 +1,7 @@
 //! Observations, findings, metrics and profiles on machines of several kernels, whole and
 //! damaged. Most cases are in `observe`.
 
-#[path = "script/findings.rs"]
 mod as_lines;
-mod machine;
-mod script;
 
 use std::fs;
 use std::io;
@@ -12,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use machine::{files, plant, put, MACHINES};
 use rustix::fs::{mkfifoat, Mode, CWD};
-use script::{Outcome, Script};
 use serde::Serialize;
 use zmeld_config::advice::{CodecVerdict, Machine, Pool, TierKind};
 use zmeld_config::{Comments, Config, Named};
@@ -28,6 +23,9 @@ use zmeld_swap::status::metrics;
 use zmeld_swap::status::outstanding::Outstanding;
 use zmeld_swap::status::page::{self, Status};
 use zmeld_swap::status::profile::Profile;
+use zmeld_tests::machine::{self, files, plant, put, MACHINES};
+use zmeld_tests::script::{self, Outcome, Script};
+use zmeld_tests::shown;
 
 const PAGE: u64 = 4096;
 
@@ -228,7 +226,7 @@ fn each_machine_is_shown_whole() {
         let remedies = status.findings.iter().flat_map(|it| &it.commands);
         let lines = values.chain(remedies.map(String::as_str));
         let shown = format!("{page}\n{}\n", Vec::from_iter(lines).join("\n"));
-        script::shown(&format!("observe/shown/{kernel}.txt"), &shown);
+        shown::shown(&format!("observe/shown/{kernel}.txt"), &shown);
     }
 }
 

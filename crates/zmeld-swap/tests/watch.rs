@@ -1,10 +1,7 @@
 //! `zmeld watch` on a machine made of files: what is written where, when, and what is left
 //! alone. Its kernel does what is ordered of generations. The cases are in `watch` and `reclaim`.
 
-#[path = "script/findings.rs"]
 mod as_lines;
-mod machine;
-mod script;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use script::{Outcome, Script};
 use zmeld_config::{Config, RamDriver};
 use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
@@ -30,6 +26,8 @@ use zmeld_swap::status::findings::findings;
 use zmeld_swap::status::outstanding::Outstanding;
 use zmeld_swap::status::page::{self, Status};
 use zmeld_swap::watch::{is_short, meld, Error, Watcher};
+use zmeld_tests::machine;
+use zmeld_tests::script::{self, Outcome, Script};
 
 const MIB: u64 = 1 << 20;
 

@@ -9,8 +9,6 @@ mod own_run;
 #[allow(dead_code)]
 #[path = "command/run.rs"]
 mod run;
-#[path = "../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +17,7 @@ use std::process::{Child, Output};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
+use zmeld_tests::turn;
 
 use run::*;
 

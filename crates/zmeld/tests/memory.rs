@@ -6,11 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use memory::Script;
 use nix::sys::resource::{getrusage, UsageWho};
-
-#[path = "../../zmeld-scan/tests/common/mod.rs"]
-mod memory;
+use zmeld_tests::child::Script;
 
 const PAGE: usize = 4096;
 /// 512 MiB of distinct pages are surveyed.

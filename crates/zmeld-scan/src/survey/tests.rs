@@ -9,6 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use zmeld_linux::{Host, KernelVersion};
+use zmeld_tests::script::difference;
+use zmeld_tests::values::{lines, show, values};
 
 use super::collect::{Collector, PageCounts, SharedPages};
 use super::description::MachineDescription;
@@ -20,7 +22,6 @@ use super::sketch::{Hash, Sketch, SketchRow};
 use super::{parquet, reservoir, Key, Place, Survey};
 use crate::kernel::PoolModel;
 use crate::memory::{Counted, Note};
-use crate::shown::{difference, lines, show, values};
 
 const PAGE: usize = 4096;
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-use crate::zram;
+use zmeld_tests::zram;
 
 /// The kernel's own driver, in [`SIDES`].
 pub const ZRAM: usize = 0;

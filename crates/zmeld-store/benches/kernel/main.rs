@@ -22,10 +22,6 @@ mod machine;
 mod output;
 #[path = "../common/runs.rs"]
 mod runs;
-#[path = "../../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
-#[path = "../../tests/support/zram.rs"]
-mod zram;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

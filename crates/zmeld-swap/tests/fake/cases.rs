@@ -13,10 +13,10 @@ use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
 use zmeld_swap::setup::Error;
 use zmeld_swap::status::page::{self, Status};
+use zmeld_tests::script::{self, unescaped, Outcome, Script};
 
 use crate::as_lines;
 use crate::common::{config, note, Machine};
-use crate::script::{self, unescaped, Outcome, Script};
 
 /// A test for each file.
 macro_rules! each_case_comes_out_as_it_says {

@@ -13,7 +13,5 @@ mod take_over;
 mod traps;
 mod truth;
 
-#[path = "../script/findings.rs"]
+#[path = "../as_lines/mod.rs"]
 mod as_lines;
-#[path = "../script/mod.rs"]
-mod script;

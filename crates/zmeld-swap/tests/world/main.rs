@@ -16,14 +16,11 @@ use rand_chacha::ChaCha8Rng;
 
 use zmeld_config::{Config, Discard, Encryption, Kind, Location, Severity, Source};
 use zmeld_swap::migrate::import::{import, Imported};
+use zmeld_tests::script::{self, Outcome, Script};
 
-#[path = "../script/mod.rs"]
-mod script;
 mod systemd;
 mod zram_generator;
 mod zram_tools;
-
-use script::{Outcome, Script};
 
 /// Areas that one program sets up, by name, with attributes.
 type Areas = BTreeMap<String, BTreeMap<&'static str, String>>;

@@ -340,7 +340,7 @@ fn an_experiment_killed_at_any_moment_is_taken_back() {
     let seed = seed();
     let mut random = Random(seed);
     for round in 0..rounds(4) {
-        let part = (random.next() >> 40) as f64 / (1u64 << 24) as f64;
+        let part = (random.number() >> 40) as f64 / (1u64 << 24) as f64;
         let mut child = zmeld(&["bench", "run", str(&path)])
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -22,10 +22,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use zmeld_linux::Host;
+use zmeld_tests::machine;
+use zmeld_tests::script::{self, Outcome, Script};
+use zmeld_tests::shown;
 
-use crate::machine;
 use crate::run::{code, folder, plain, text};
-use crate::script::{self, Outcome, Script};
 
 #[test]
 fn each_machine_is_judged_as_its_case_says() {
@@ -66,7 +67,7 @@ fn recorded_machines_are_shown_whole() {
             shown += &format!("$ zmeld {args}\n{said_now}exit code {}\n\n", code(&output));
             before = said;
         }
-        script::shown(&format!("command/cases/shown/{kernel}.txt"), &shown);
+        shown::shown(&format!("command/cases/shown/{kernel}.txt"), &shown);
     }
 }
 

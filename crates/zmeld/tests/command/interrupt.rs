@@ -7,8 +7,8 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use zmeld_tests::machine::plant;
 
-use crate::machine::plant;
 use crate::run::*;
 
 /// A scan of standard input that is fed until it ends.

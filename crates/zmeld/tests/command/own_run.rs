@@ -8,9 +8,8 @@ use std::path::Path;
 
 use nix::mount::{mount, MsFlags};
 use nix::sched::{unshare, CloneFlags};
-
-use crate::run::is_root;
-use crate::turn::NOTES;
+use zmeld_tests::is_root;
+use zmeld_tests::turn::NOTES;
 
 /// Says in such a `/run` whose it is, and whether zmeld has set the machine up.
 const MARK: &str = "/run/own-run-of";

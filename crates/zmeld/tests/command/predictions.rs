@@ -5,13 +5,9 @@ use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
 use zmeld_store::{Codec, MeldMode, Store, SHARE_BYTES};
+use zmeld_tests::{mixed, zram};
 
 use crate::run::*;
-
-#[path = "../../../zmeld-scan/tests/mixed/mod.rs"]
-mod mixed;
-#[path = "../../../zmeld-store/tests/support/zram.rs"]
-mod zram;
 
 const CODECS: &str = "lzo,lzo-rle,lz4,zstd";
 
@@ -79,9 +75,9 @@ fn mixed_pages() -> Vec<u8> {
     let own = bytes.len() / PAGE;
     for _ in 0..own / 40 {
         bytes.extend_from_slice(&[0; PAGE]);
-        bytes.extend(random.next().to_ne_bytes().repeat(PAGE / 8));
-        bytes.extend(random.page());
-        let copied = (random.next() >> 33) as usize % own * PAGE;
+        bytes.extend(random.number().to_ne_bytes().repeat(PAGE / 8));
+        bytes.extend(noise_page(&mut random));
+        let copied = (random.number() >> 33) as usize % own * PAGE;
         bytes.extend_from_within(copied..copied + PAGE);
     }
     bytes

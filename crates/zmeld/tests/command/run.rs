@@ -5,15 +5,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use zmeld_linux::process;
+pub use zmeld_tests::is_root;
+pub use zmeld_tests::random::Random;
 
 use crate::own_run;
-
-#[allow(dead_code)]
-#[path = "../../../zmeld-store/tests/support/random.rs"]
-mod random;
-
-pub use random::Random;
 
 pub const PAGE: usize = 4096;
 
@@ -54,19 +49,6 @@ pub fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The bits of what root may do that tests rely on: CAP_SETGID, CAP_SETUID and
-/// CAP_SYS_ADMIN.
-const PRIVILEGES: u64 = 1 << 6 | 1 << 7 | 1 << 21;
-
-/// Is this test run by root? Then what root may do is tested too. Root of a container
-/// that may become nobody else, nor mount, counts as any other user.
-pub fn is_root() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = process::status(&status, "CapEff");
-    let effective = effective.and_then(|bits| u64::from_str_radix(bits, 16).ok());
-    nix::unistd::geteuid().is_root() && effective.is_none_or(|bits| bits & PRIVILEGES == PRIVILEGES)
-}
-
 /// A seed of this run, or of the one that is to be repeated; a failure shows it.
 pub fn seed() -> u64 {
     let given = std::env::var("ZMELD_SEED").ok();
@@ -76,13 +58,10 @@ pub fn seed() -> u64 {
     seed
 }
 
-impl Random {
-    /// A page that does not compress.
-    pub fn page(&mut self) -> Vec<u8> {
-        (0..PAGE / 8)
-            .flat_map(|_| self.next().to_le_bytes())
-            .collect()
-    }
+/// A page that does not compress.
+pub fn noise_page(random: &mut Random) -> Vec<u8> {
+    let words = (0..PAGE / 8).map(|_| random.number());
+    words.flat_map(u64::to_le_bytes).collect()
 }
 
 /// A page of words that compresses.
@@ -92,7 +71,7 @@ pub fn text_page(random: &mut Random) -> Vec<u8> {
     ];
     let mut page = Vec::with_capacity(PAGE + 8);
     while page.len() < PAGE {
-        page.extend_from_slice(words[(random.next() >> 40) as usize % 8].as_bytes());
+        page.extend_from_slice(words[(random.number() >> 40) as usize % 8].as_bytes());
     }
     page.truncate(PAGE);
     page
@@ -115,7 +94,7 @@ pub fn known_pages() -> Known {
         pages.push(word.to_le_bytes().repeat(PAGE / 8));
     }
     let text: Vec<_> = (0..300).map(|_| text_page(&mut random)).collect();
-    let noise: Vec<_> = (0..60).map(|_| random.page()).collect();
+    let noise: Vec<_> = (0..60).map(|_| noise_page(&mut random)).collect();
     pages.extend(text.iter().cloned());
     pages.extend(noise.iter().cloned());
     // 20 texts thrice more, 7 random pages once more.
@@ -125,7 +104,7 @@ pub fn known_pages() -> Known {
     pages.extend(noise.iter().take(7).cloned());
     // In an order that depends on nothing.
     for at in (1..pages.len()).rev() {
-        pages.swap(at, (random.next() >> 33) as usize % (at + 1));
+        pages.swap(at, (random.number() >> 33) as usize % (at + 1));
     }
     Known {
         bytes: pages.concat(),

@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
+use zmeld_tests::child::Script;
+use zmeld_tests::group::Group;
+use zmeld_tests::turn;
 
 use crate::errors::refuses;
-use crate::memory::{Group, Script};
 use crate::own_run;
 use crate::run::*;
 
@@ -53,7 +55,7 @@ fn unfit() -> Option<String> {
 /// Waits until no other test changes the machine's devices and swap. Notes in `/run`
 /// of one that failed or was killed are taken back.
 pub fn alone() -> FileLock {
-    let held = crate::turn::turn().expect("the lock can be taken");
+    let held = turn::turn().expect("the lock can be taken");
     if own_run::enter(own_run::Owner::Turn) {
         let noted = |name: &str| Path::new("/run/zmeld").join(name).exists();
         for (name, down) in [
@@ -243,10 +245,10 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
     let rounds = rounds(50);
     for round in 0..rounds {
         let what = format!("seed {seed}, round {round}");
-        let config = str(&configurations[(random.next() >> 40) as usize % 2]);
+        let config = str(&configurations[(random.number() >> 40) as usize % 2]);
         let up = ["up", "--config", config];
         let mut moment =
-            |time: Duration| time.mul_f64((random.next() >> 40) as f64 / (1u64 << 24) as f64);
+            |time: Duration| time.mul_f64((random.number() >> 40) as f64 / (1u64 << 24) as f64);
         // If it has become faster, the next moment is to be within it again.
         match ended_within(&up, moment(up_time.mul_f64(1.1))) {
             Some(took) => up_time = took,
@@ -404,7 +406,7 @@ fn a_watch_killed_at_any_moment_leaves_nothing() {
     for round in 0..rounds(6) {
         let what = format!("seed {seed}, round {round}");
         succeed(&["up", "--config", str(&config)], &what);
-        let moment = Duration::from_millis((random.next() >> 40) % 1500);
+        let moment = Duration::from_millis((random.number() >> 40) % 1500);
         let over = ended_within(&["watch", "--config", str(&config)], moment);
         assert!(over.is_none(), "{what}: it ended by itself");
         succeed(&["down"], &what);

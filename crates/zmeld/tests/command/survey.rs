@@ -11,10 +11,10 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use zmeld_tests::child::Script;
 
 use crate::errors::Nobody;
 use crate::full_disk::{cannot_mount, with_place};
-use crate::memory::Script;
 use crate::run::*;
 
 type Record = BTreeMap<String, Field>;

@@ -1,6 +1,5 @@
 //! A memory control group of a test's own, or of a task's, of version 1 or 2. Its processes end
 //! with it.
-#![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
 use std::io::Write;

@@ -1,20 +1,15 @@
 //! Results held against what they were: each value of one on a line of its own.
 
-#![allow(dead_code, unused_imports)] // Each test uses its part.
-
+use rustix::param::page_size;
 use serde_json::Value;
-use zmeld_store::page_size;
 
-#[path = "../../../zmeld-swap/tests/script/mod.rs"]
-mod script;
-
-pub use script::difference;
+use crate::shown::shown;
 
 /// Holds a text against the file of that name here. With ZMELD_SHOW=1 it is written.
 pub fn show(name: &str, told: &str) {
     // Figures of pages depend on their size.
     if page_size() == 4096 {
-        script::shown(&format!("shown/{name}"), told);
+        shown(&format!("shown/{name}"), told);
     }
 }
 

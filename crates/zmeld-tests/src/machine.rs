@@ -1,4 +1,4 @@
-//! Machines as directories: files under `tests/machines` name paths and contents.
+//! Machines as directories: files under `machines` name paths and contents.
 //! They are written after the formats in those kernels' sources.
 
 use std::fs;
@@ -44,7 +44,6 @@ pub fn plant(kernel: &str) -> (tempfile::TempDir, Host) {
 }
 
 /// The error with the number in the file that has that name and `.read` or `.write` behind it.
-#[allow(dead_code)] // Not every crate of tests has a use for it.
 pub fn refuse(path: &Path, what: &str) -> io::Result<()> {
     match fs::read_to_string(format!("{}.{what}", path.display())) {
         Ok(number) => Err(io::Error::from_raw_os_error(number.trim().parse().unwrap())),

@@ -1,7 +1,6 @@
 //! Turns to change this machine's swap and RAM devices. The tests of all crates, and the tasks that
 //! do so, wait for each other here: what one sets up, another would take for what is there.
 //! Additions are noted until they are gone, and the next turn takes back what a killed test left.
-#![allow(dead_code)] // Each test uses its part.
 
 use std::fs;
 use std::io;

@@ -3,8 +3,7 @@
 #![allow(dead_code)] // Not every crate of tests has a use for all of it.
 
 use zmeld_config::Finding;
-
-use crate::script::Outcome;
+use zmeld_tests::script::Outcome;
 
 pub fn of_findings(found: &[Finding]) -> Outcome {
     let line = |it: &Finding| {

@@ -3,12 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-/// Holds what is shown against what was, in a file of the crate's tests. With ZMELD_SHOW=1 it is
-/// written there, to be read before it is kept.
+/// Holds what is shown against what was, in a file of the crate's tests: cargo runs them in the
+/// crate's folder. With ZMELD_SHOW=1 it is written there, to be read before it is kept.
 pub fn shown(file: &str, now: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests")
-        .join(file);
+    let file = Path::new("tests").join(file);
     if std::env::var_os("ZMELD_SHOW").is_some() {
         fs::write(&file, now).unwrap();
     }

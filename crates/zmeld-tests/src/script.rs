@@ -35,8 +35,6 @@
 //! one its beginning and a hash of all; of a folder that is gone its name alone. With ZMELD_SHOW=1 it
 //! is written. Only root's runs do either.
 
-#![allow(dead_code)] // Not every crate of tests has a use for all of it.
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -44,9 +42,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-mod shown;
-
-pub use shown::shown;
+use crate::shown::shown;
 
 /// A machine, and what can be done to it.
 pub trait Case {
@@ -351,13 +347,12 @@ impl Script {
     }
 
     fn read(file: &str) -> Script {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let mut script = Script {
             file: file.to_owned(),
             ..Script::default()
         };
         let mut open = None;
-        for (at, line) in fs::read_to_string(tests.join(file))
+        for (at, line) in fs::read_to_string(Path::new("tests").join(file))
             .unwrap()
             .lines()
             .enumerate()

@@ -2,7 +2,6 @@
 //! touched, and it is reset and removed when it is dropped. `ZMELD_TEST_DRIVER=zmeld` makes
 //! a test's a device of zmeld.ko instead, which has the same attributes. While there is one,
 //! it is this test's turn on the machine.
-#![allow(dead_code)] // Each test uses its part.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,9 +1,6 @@
 //! Leftovers of a killed test go with the next one's turn.
 
-#[path = "support/turn.rs"]
-mod turn;
-
-use turn::Swap;
+use zmeld_tests::turn::{self, Swap};
 
 #[test]
 fn swap_of_a_killed_test_is_taken_back_with_the_next_turn() {
