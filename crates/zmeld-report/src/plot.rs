@@ -64,7 +64,8 @@ fn colour(series: usize) -> String {
     format!("c{}", series % SERIES)
 }
 
-/// The classes that drawings use, in terms of the colour variables.
+/// The classes that drawings use, in terms of the colour variables. In a bar the name of a part that
+/// is too narrow for it wraps, below what comes before it, to where it is not seen.
 pub(crate) fn css() -> String {
     let mut css = String::from(
         "figure{margin:1.5rem 0;max-width:760px;overflow-x:auto}\
@@ -77,7 +78,9 @@ pub(crate) fn css() -> String {
          @media screen and (min-width:601px){.zm-bars th{white-space:nowrap}}\
          .zm-bars .bar div{position:relative;height:1.4rem}\
          .zm-bars i,.zm-bars b{position:absolute;top:0;bottom:0;min-width:1px}\
-         .zm-bars i{overflow:hidden;text-indent:.4rem;font:600 .8rem/1.4rem system-ui,sans-serif;color:var(--page);white-space:nowrap}\
+         .zm-bars i{display:flex;flex-wrap:wrap;overflow:hidden;text-indent:.4rem;\
+         font:600 .8rem/1.4rem system-ui,sans-serif;color:var(--page);white-space:nowrap}\
+         .zm-bars i::before{content:'';height:100%}\
          .zm-bars .axis{font-size:.8rem;color:var(--quiet)}.zm-bars .axis td{padding-top:0;padding-bottom:0;text-align:right}\
          .zm-bars .axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\
          .zm-bars b{top:.4rem;bottom:.4rem;background:var(--text);outline:1px solid var(--page)}\
@@ -91,7 +94,8 @@ pub(crate) fn css() -> String {
          .d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:14 4}\
          @media screen and (max-width:600px){figure{overflow-x:visible}\
          svg.zm{min-width:0}.zm text{font-size:20px}\
-         .zm .tick:not(.x){transform:translateY(-7px)}\
+         .zm .tick:not(.x){transform:translateY(-7px)}.zm .up{transform:translateY(-14px)}\
+         .zm .x{transform:translateY(5px)}.zm .axis:not(.up){transform:translateY(13px)}\
          .zm .x:nth-of-type(even),.zm-bars .axis span:nth-child(even){display:none}\
          .zm-bars tr{display:grid;grid-template-columns:1fr auto}.zm-bars .bar{width:auto}\
          .zm-bars th{grid-column:1/-1;text-align:left}.zm-bars .axis td:first-child{display:none}}",

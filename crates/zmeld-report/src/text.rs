@@ -50,13 +50,18 @@ fn wrap_into(lines: &mut Vec<String>, text: &str, width: usize, at: usize) {
     }
 }
 
-/// The text cut out in the middle so that it takes at most `width` columns; both ends of a path tell most.
+/// The text cut out in the middle so that it takes at most `width` columns; both ends of a path tell
+/// most, and its last name is whole where that fits.
 pub fn shorten(text: &str, width: usize) -> Cow<'_, str> {
     if text.width() <= width {
         return Cow::Borrowed(text);
     }
     let room = width.saturating_sub(1);
-    let tail_room = room - room / 3;
+    let last = text.rfind('/').map_or(0, |at| text[at..].width());
+    let tail_room = match last > room {
+        true => room - room / 2,
+        false => last.max(room - room / 2),
+    };
     let head = prefix(text, room - tail_room);
     let places = text.char_indices().rev().map(|(at, _)| &text[at..]);
     let tail = last_that_fits(places, tail_room);

@@ -20,9 +20,6 @@ pub struct Bars {
     bars: Vec<(String, Vec<Estimate>)>,
 }
 
-/// Percent of the width that a character of a part's name takes, about.
-const CHARACTER: f64 = 2.5;
-
 impl Bars {
     /// A plot without bars; the label says what is measured.
     pub fn new(title: &str, label: &str, unit: Unit) -> Self {
@@ -100,10 +97,10 @@ impl From<Bars> for Plot {
             spans.chain(values.iter().flat_map(|e| [e.low, e.high]))
         });
         let scale = Scale::new(&plot.axis, ends, (0.0, 100.0));
-        let share = |one: f64, other: f64| (scale.at(other) - scale.at(one)).abs();
         let stretch = |one: f64, other: f64| {
-            let from = scale.at(one).min(scale.at(other));
-            format!("left:{from:.2}%;width:{:.2}%", share(one, other))
+            let (one, other) = (scale.at(one), scale.at(other));
+            let (from, width) = (one.min(other), (one - other).abs());
+            format!("left:{from:.2}%;width:{width:.2}%")
         };
         let name = |part: usize| plot.parts.get(part).map_or("", String::as_str);
         let told = |part: usize, value: f64| match name(part) {
@@ -125,7 +122,7 @@ impl From<Bars> for Plot {
                             @for (part, (value, (from, to))) in values.iter().zip(spans(values)).enumerate() {
                                 @if value.value.is_finite() && (from != to || plot.parts.is_empty()) {
                                     i class=(colour(part)) style=(stretch(from, to)) title=(told(part, value.value)) {
-                                        @if share(from, to) >= CHARACTER * text::width(name(part)) as f64 { (name(part)) }
+                                        (name(part))
                                     }
                                     @if value.has_interval() { b style=(stretch(value.low, value.high)) {} }
                                 }

@@ -50,7 +50,7 @@ impl<'a> Frame<'a> {
                     text.tick x=(LEFT - 6.0) y=(at) dy="4.5" text-anchor="end" { (label) }
                 }
                 text.axis x=(RIGHT) y=(BOTTOM + 34.0) text-anchor="end" { (self.axes[0].heading()) " →" }
-                text.axis x="8" y=(TOP - 16.0) { "↑ " (self.axes[1].heading()) }
+                text."axis up" x="8" y=(TOP - 16.0) { "↑ " (self.axes[1].heading()) }
                 (marks)
             }
         };
