@@ -21,7 +21,7 @@ pub enum Tone {
 impl Tone {
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Tone::Neutral => "Note",
+            Tone::Neutral => "Notice",
             Tone::Good => "Advice",
             Tone::Warning => "Warning",
             Tone::Critical => "Critical",

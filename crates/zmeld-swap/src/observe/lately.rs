@@ -263,6 +263,15 @@ impl Lately {
         self.rose(&failed_writes(&device.name))
     }
 
+    /// Kills since boot of which nobody noted when, those by experiments apart.
+    pub fn undated_oom_kills(&self) -> u64 {
+        let counted = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        match self.since {
+            Since::Unknown => counted("oom_kill").saturating_sub(counted(BY_EXPERIMENTS)),
+            Since::Boot | Since::Note => 0,
+        }
+    }
+
     /// Since when, in words that follow a number.
     pub fn words(&self) -> String {
         match (self.since, self.seconds) {

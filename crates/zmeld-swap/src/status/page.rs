@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::observe::{
-    Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, Swap,
-    TierState,
+    Accounting, Difference, Guarded, Headroom, Lately, Observation, ObservedKind, Reclaimed, Since,
+    Swap, TierState,
 };
 use serde::Serialize;
 use zmeld_config::advice::codec::JUDGED_FROM;
@@ -195,18 +195,23 @@ fn headroom(room: &Headroom, behind_zswap: u64) -> String {
     let parts = match (room.compressed_bytes, room.disk_bytes) {
         (0, 0) => ", all of it available RAM".to_owned(),
         (compressed, disk) => {
-            let mut parts = vec![format!(": {} available RAM", bytes(room.available_bytes))];
+            let mut parts = vec![format!(
+                ": {} are available now",
+                bytes(room.available_bytes)
+            )];
             if compressed > 0 {
-                let how = match (disk, behind_zswap) {
-                    (0, 1..) => format!("saved by putting {} more into zswap", bytes(behind_zswap)),
-                    _ => "by compression".to_owned(),
+                let what = match (disk, behind_zswap) {
+                    (0, 1..) => format!("compressing {} more into zswap", bytes(behind_zswap)),
+                    _ => "compressing more".to_owned(),
                 };
-                parts.push(format!("{} {how} at today's ratio", bytes(compressed)));
+                let freed = bytes(compressed);
+                parts.push(format!("{what} would free {freed} (at today's ratio)"));
             }
             if disk > 0 {
-                parts.push(format!("{} on drives", bytes(disk)));
+                parts.push(format!("{} fit on drives", bytes(disk)));
             }
-            parts.join(" + ")
+            let last = parts.pop().unwrap_or_default();
+            format!("{}, and {last}", parts.join(", "))
         }
     };
     format!(
@@ -258,7 +263,15 @@ fn side_by_side(states: &[TierState]) -> Table {
         });
         table.row(std::iter::once(Cell::from(column.title())).chain(shown));
     }
+    explain_kinds(&mut table, states);
     table
+}
+
+/// Says below a table of tiers what the one kind is that does not speak for itself.
+pub fn explain_kinds(table: &mut Table, states: &[TierState]) {
+    if states.iter().any(|tier| tier.kind == ObservedKind::Device) {
+        table.note("Kind device: a compressed device that is not swapped to.");
+    }
 }
 
 fn differences(status: &Status) -> Section {
@@ -432,9 +445,7 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     match lately.since {
         Since::Boot => format!("{all}: {split}"),
         Since::Note => format!("{all}; {}: {split}", lately.words()),
-        Since::Unknown => format!(
-            "{all}; when is not known (zmeld watch, or root's zmeld status --check, keeps count)"
-        ),
+        Since::Unknown => format!("{all}, at unknown times"),
     }
 }
 
@@ -444,15 +455,9 @@ pub fn findings(status: &Status) -> Section {
     let section = Section::new("Findings");
     let found = &status.findings;
     if found.is_empty() {
-        let now = &status.observation;
-        let is_undated = now.lately.since == Since::Unknown;
-        return section.paragraph(match now.activity.oom_kills {
-            Some(1..) if is_undated => {
-                "None that can be dated: programs were killed for memory since boot, and nobody \
-                 noted when (zmeld watch, or root's zmeld status --check, does)."
-            }
-            _ if now.swaps.is_empty() => "None; without swap there is little to find fault with.",
-            _ => "None.",
+        return section.paragraph(match status.observation.swaps.is_empty() {
+            true => "None; without swap there is little to find fault with.",
+            false => "None.",
         });
     }
     let entries = found.iter().enumerate();

@@ -6,7 +6,7 @@ use zmeld_report::units::{bytes, count};
 
 use super::view::{is_experiment, View};
 use crate::observe::{tunables, LimitedGroup, Pressure, Services};
-use zmeld_config::{Finding, Remedy};
+use zmeld_config::{Finding, Remedy, Severity};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;
 
@@ -26,8 +26,23 @@ pub(super) fn oom_kills(view: &View) -> Option<Finding> {
     )
 }
 
-/// Others were, of which nothing tells whether a group was at its limit.
+/// Others were, of which nothing tells whether a group was at its limit, or, a notice, when.
 pub(super) fn unattributed_oom_kills(view: &View) -> Option<Finding> {
+    let undated = view.now.lately.undated_oom_kills();
+    if undated > 0 {
+        let (kills, were) = (count(undated), if undated == 1 { " was" } else { "s were" });
+        let found = Finding::of_machine(
+            "memory",
+            format!("{kills} program{were} killed for memory since boot, at unknown times"),
+            "",
+            "dmesg | grep -i 'killed process' says when, as far back as its log goes; zmeld watch, \
+             or root's zmeld status --check, notes the next ones",
+        );
+        return Some(Finding {
+            severity: Severity::Notice,
+            ..found
+        });
+    }
     killed(
         view,
         view.now.lately.unattributed_oom_kills,
