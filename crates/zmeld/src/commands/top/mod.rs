@@ -200,7 +200,12 @@ fn show(
         if !read_keys(Duration::from_millis(50), &mut typed)? {
             return Ok(());
         }
-        for key in parse_keys(&mut typed) {
+        let keys = parse_keys(&mut typed);
+        // It may be the beginning of an arrow, and stays one.
+        if typed == [ESCAPE] && view.is_explained {
+            (view.is_explained, view.first, redraw) = (false, 0, true);
+        }
+        for key in keys {
             redraw = true;
             match key {
                 Key::End => return Ok(()),

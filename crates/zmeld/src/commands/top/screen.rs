@@ -108,6 +108,7 @@ impl Look {
             });
             first.push(Column::text("used lately"), lately);
         }
+        page::explain_kinds(&mut first, &self.status.tiers);
         (first, rest.without_empty_columns())
     }
 
@@ -325,7 +326,7 @@ pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usi
 /// Keys, and what the rows of the head mean.
 fn explanation() -> Document {
     let keys = [
-        ("h, ?", "this help, and back"),
+        ("h, ?", "this help, and back, as does Esc"),
         ("q, Ctrl-C", "quit"),
         ("space", "hold the screen, and let it go"),
         ("+, -", "look more often, less often"),
@@ -368,7 +369,8 @@ fn findings(status: &Status) -> Section {
         let (severity, name) = (finding.severity.name(), finding.name());
         format!("{severity}: [{name}] {}: {}", finding.about, finding.what)
     });
-    Section::new("Findings").list(found)
+    // Their commands, cut off here, would be typed so.
+    Section::new("Findings (zmeld status says what to do)").list(found)
 }
 
 fn body(look: &Look, width: usize) -> Document {
@@ -399,8 +401,10 @@ fn body(look: &Look, width: usize) -> Document {
 const NAME: usize = 14;
 const VALUE: usize = 24;
 
-/// On a terminal of fewer lines the head is short: rates share a row, and so do RAM and swap.
-const ROWS_OF_WHOLE_HEAD: usize = 20;
+/// On a terminal of fewer lines RAM, swap and headroom share a row, so that findings fit below; on
+/// a small one rates do, too.
+const ROWS_OF_WHOLE_HEAD: usize = 30;
+const ROWS_OF_RATES: usize = 20;
 
 /// Problems, the machine's activity now and lately: as many rows in each look at one terminal.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
@@ -437,9 +441,6 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         severities.any(is_grave),
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
-    // Their commands, cut off here, would be typed so.
-    let remedies = "zmeld status says what to do about them.";
-    lines.extend((!look.status.findings.is_empty()).then(|| cut(remedies)));
     let waiting = match now.pressure {
         None => "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
@@ -460,18 +461,17 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         true => MISSING.to_owned(),
         false => format!("{}/s", count(rate as u64)),
     };
-    if view.rows < ROWS_OF_WHOLE_HEAD {
-        let rates = RATES.iter().zip(latest.rates);
-        let rates = rates.map(|((name, _), rate)| format!("{name} {}", per_second(rate)));
-        lines.push(cut(&rates.collect::<Vec<_>>().join(", ")));
-        let headroom = bytes(look.status.headroom.bytes);
-        lines.push(cut(&format!(
-            "used: RAM {ram}, swap {swap}, headroom {headroom}"
-        )));
-        lines.push(String::new());
-        return lines;
-    }
-    for (at, (name, _)) in RATES.iter().enumerate() {
+    let headroom = bytes(look.status.headroom.bytes);
+    let rows_of_rates = match view.rows < ROWS_OF_RATES {
+        true => {
+            let rates = RATES.iter().zip(latest.rates);
+            let rates = rates.map(|((name, _), rate)| format!("{name} {}", per_second(rate)));
+            lines.push(cut(&rates.collect::<Vec<_>>().join(", ")));
+            0
+        }
+        false => RATES.len(),
+    };
+    for (at, (name, _)) in RATES.iter().enumerate().take(rows_of_rates) {
         let rate = |it: &Moment| it.rates[at];
         let lately = look.history.iter().take(room);
         let most = lately.map(|it| rate(it)).fold(0.0, f64::max);
@@ -481,9 +481,17 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         }
         lines.push(cut(&line(name, told, most.max(1.0), &rate)));
     }
+    if view.rows < ROWS_OF_WHOLE_HEAD {
+        let swap = match now.is_switching_off() {
+            true => format!("{} switching off", bytes(latest.swap_used as u64)),
+            false => swap,
+        };
+        let used = format!("used: RAM {ram}, swap {swap}, headroom {headroom}");
+        lines.extend([cut(&used), String::new()]);
+        return lines;
+    }
     let ram_bytes = memory.total_bytes as f64;
     let swap_bytes = now.swap_size_bytes() as f64;
-    let headroom = bytes(look.status.headroom.bytes);
     lines.push(cut(&line(
         "headroom",
         headroom,
@@ -549,13 +557,13 @@ fn stalled(look: &Look, columns: usize) -> (bool, String) {
     let unmeasured = match (version, now.pressure) {
         (Some(Version::Two), Some(_)) => None,
         (Some(Version::Two), None) => Some("the kernel measures no stalls"),
-        _ => Some("needs control groups v2"),
+        _ => Some("stalls need control groups v2"),
     };
     let line = match (unmeasured, groups.is_empty()) {
         (None, true) if look.history[0].waiting > 0.0 => line + " with a limit or pages in swap",
         (None, _) => line,
-        (Some(why), true) => format!("{WHAT:NAME$}unknown: {why}; no group is at its limit"),
-        (Some(why), false) => format!("{line}; stalls are unknown: {why}"),
+        (Some(why), true) => format!("{WHAT:NAME$}no group is at its limit ({why})"),
+        (Some(why), false) => format!("{line} ({why})"),
     };
     (!groups.is_empty(), line)
 }
