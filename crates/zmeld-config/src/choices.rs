@@ -52,6 +52,9 @@ pub(super) fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         "swappiness" | "page_cluster" if is_top || is_tier => {
             Some("it belongs in [tunables]".to_owned())
         }
+        "size" | "memory_limit" | "mem_limit" if has("max_pool_percent") => Some(
+            "write max_pool_percent, the most that the pool takes, in percent of RAM".to_owned(),
+        ),
         "path" if has("file") => Some("write file, or device for a partition".to_owned()),
         // zswap calls a codec as the kernel does.
         "codec"

@@ -85,6 +85,10 @@ impl FromStr for Codec {
             None => (text, None),
         };
         let Some(found) = known().find(|codec| codec.name == name) else {
+            let meant = parameters.is_none().then(|| with_colon(name));
+            if let Some(meant) = meant.flatten() {
+                return Err(format!("{name:?} is no codec; did you mean {meant:?}?"));
+            }
             let names: Vec<_> = known().map(|codec| codec.name).collect();
             return Err(format!("{name:?} is no codec; {}", choices(name, &names)));
         };
@@ -115,6 +119,14 @@ impl FromStr for Codec {
         }
         Ok(codec)
     }
+}
+
+/// A codec and its level that stand side by side, as in `zstd9`.
+fn with_colon(text: &str) -> Option<String> {
+    let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let level = &text[name.len()..];
+    let found = format!("{}:{level}", name.trim_end_matches(['-', '_', '=', ' ']));
+    found.parse::<Codec>().is_ok().then_some(found)
 }
 
 fn level(name: &str, levels: Option<(i32, i32)>, text: &str) -> Result<i32, String> {

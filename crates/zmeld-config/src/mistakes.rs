@@ -12,6 +12,7 @@ use toml::Spanned;
 
 use super::files::{place, Source};
 use crate::choices::{choices, known_elsewhere, meant};
+use crate::codec::Codec;
 use crate::finding::{FilePosition, Finding, Severity};
 
 /// Below this key the names are the user's own.
@@ -190,6 +191,28 @@ fn without_blanks(line: &str) -> Option<String> {
     (names.iter().all(|name| !name.is_empty())).then(|| format!("[{}]", names.join(".")))
 }
 
+/// The head of a table that lacks one of its brackets, with both.
+fn with_brackets(line: &str) -> Option<String> {
+    let line = line.split('#').next()?.trim();
+    let name = line.strip_prefix('[').or(line.strip_suffix(']'))?.trim();
+    let is_of_name = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    (!name.is_empty() && name.chars().all(is_of_name)).then(|| format!("[{name}]"))
+}
+
+/// Keys that are true or false.
+const TRUTHS: [&str; 10] = [
+    "compressed",
+    "dry_run",
+    "enabled",
+    "format",
+    "hibernation",
+    "melding",
+    "optional",
+    "protect_real_time",
+    "same_filled",
+    "shrinker",
+];
+
 /// What a syntax error at a byte says, with the way out.
 pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
     let rest = source.text.get(at..).unwrap_or_default();
@@ -208,18 +231,25 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         let is_near = |name: &&str| name.len() > 3 && strsim::jaro_winkler(name, &value) > 0.85;
         names.contains(&&*value) || names.iter().any(is_near)
     };
+    let line = source.line(at).trim();
+    let key = line.split('=').next().unwrap_or_default().trim();
     let is_word = value.starts_with(char::is_alphabetic) || message.starts_with(UNQUOTED);
     if is_word && !value.is_empty() && UNQUOTED_WORDS.iter().any(|it| message.starts_with(it)) {
         return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
             (true, _) => format!("{value} is no value; write true"),
             (_, true) => format!("{value} is no value; write false"),
+            _ if TRUTHS.contains(&key) => format!("{value} is no value; write true or false"),
             _ => format!(
                 "a text is needed in quotes; write {:?}",
                 value.trim_matches('"')
             ),
         };
     }
-    let line = source.line(at).trim();
+    if message.starts_with(UNCLOSED_TABLE) || message.starts_with(NO_VALUE) {
+        if let Some(head) = with_brackets(line) {
+            return format!("a table's name stands in brackets; write {head}");
+        }
+    }
     let head = without_blanks(line).filter(|_| message.starts_with(UNCLOSED_TABLE));
     if let Some(head) = head {
         return format!("a name takes no blanks; write {head}");
@@ -463,6 +493,12 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
     }
     if what.starts_with("write ") {
         return format!("is {is}; {what}");
+    }
+    if path.ends_with(".codec") {
+        let names: Vec<&str> = text.trim_matches('"').split(',').map(str::trim).collect();
+        if names.len() > 1 && names.iter().all(|name| name.parse::<Codec>().is_ok()) {
+            return format!("is {is}; write {names:?}");
+        }
     }
     if !problem.starts_with("invalid ") && what != NEEDS_NAME {
         return what.to_owned();

@@ -178,6 +178,18 @@ fn every_value_that_a_message_offers_is_taken() {
     assert!(count > 300, "{count} offers");
 }
 
+/// A word that is none of theirs is not offered in quotes.
+#[test]
+fn keys_that_are_true_or_false_are_offered_both() {
+    for key in KEYS.iter() {
+        let is_offered = |value: &str| {
+            let found = said(&format!("{}{} = {value}\n", head(key), key.name));
+            found.iter().any(|it| it.ends_with("write true or false"))
+        };
+        assert_eq!(is_offered("3"), is_offered("ja"), "{key:?}");
+    }
+}
+
 /// serde would take its items for the values of a table, in their order.
 #[test]
 fn no_key_takes_a_list_but_those_of_lists() {

@@ -96,14 +96,16 @@ fn place_of(file: &Path, text: &str) -> Option<&'static str> {
     const ZRAM_TOOLS: &str = "etc/default/zramswap";
     const RPI_SWAP: &str = "etc/rpi/swap.conf";
     const FSTAB: &str = "etc/fstab";
+    const EARLYOOM: &str = "etc/default/earlyoom";
     let name = file.file_name()?.to_str()?;
-    let mut places = [ZRAM_GENERATOR, ZRAM_TOOLS, RPI_SWAP, FSTAB].into_iter();
+    let mut places = [ZRAM_GENERATOR, ZRAM_TOOLS, RPI_SWAP, FSTAB, EARLYOOM].into_iter();
     let named = places.find(|place| Path::new(place).ends_with(name));
     let mut lines = text.lines().map(str::trim);
     let place = |line: &str| match line.split_once(['=', ']']).unwrap_or((line, "")).0 {
         "[Main" | "[File" => Some(RPI_SWAP),
         key if key.starts_with("[zram") => Some(ZRAM_GENERATOR),
         "ALGO" | "PERCENT" | "SIZE" | "PRIORITY" => Some(ZRAM_TOOLS),
+        "EARLYOOM_ARGS" => Some(EARLYOOM),
         _ if line.split_whitespace().nth(2) == Some("swap") && !line.starts_with('#') => {
             Some(FSTAB)
         }
