@@ -257,8 +257,8 @@ fn in_ram_bytes(host: &Host) -> u64 {
 }
 
 /// How much programs can take, and below what something is ended. Then who holds memory, the largest
-/// first, a line each: what he holds, whether he may be ended, and which of his processes would go
-/// first. At last names in the rule that nobody has.
+/// first, a line each: what he holds, whether he may be ended, or would pay now, and which of his
+/// processes would go first. At last names in the rule that nobody has.
 ///
 /// # Errors
 /// When the machine cannot be looked at.
@@ -266,6 +266,13 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
     let groups = Groups::find(host, rule)?;
     let mut planner = Planner::new(host.clone(), rule.clone(), false);
     let census = planner.census(&groups, false, Instant::now())?;
+    let sample = MemoryMonitor::open(host, false)?.look(Instant::now());
+    let mut plan = Plan {
+        can_bytes: sample.as_ref().map_or(0, |it| it.can_bytes),
+        ..Plan::new()
+    };
+    planner.choose(&groups, &census, &mut plan, Instant::now());
+    let payer = plan.account.filter(|account| account.spared.is_none());
     let line = |owner: &Owner| {
         let held = bytes_text(owner.held.all_bytes as f64);
         if let Right::Kept(why) = owner.right {
@@ -274,12 +281,15 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         let processes = list(&groups, &census, owner, |_| false, |_| true);
         let first = processes.first().map(|it| {
             let (name, pid, score) = (&it.name, it.pid, it.score);
-            format!("{name} ({pid}), oom_score {score}, would go first")
+            format!("{name} ({pid}), oom_score {score}, would be its first to go")
         });
         let first = first.unwrap_or_else(|| "nothing of it may be ended".to_owned());
-        format!("{} holds {held}; {first}", owner.shown)
+        let pays = match payer.as_ref().is_some_and(|payer| payer.id == owner.id) {
+            true => " and would pay now",
+            false => "",
+        };
+        format!("{} holds {held}{pays}; {first}", owner.shown)
     };
-    let sample = MemoryMonitor::open(host, false)?.look(Instant::now());
     let room = sample.map(|it| {
         let bytes = |it: u64| bytes_text(it as f64);
         let (left, below) = (it.headroom_bytes, end_below(rule, &it));
