@@ -4,6 +4,7 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
+use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::meld;
 use zmeld_config::advice::{
     size, tier, Facts, Machine, ModulePresence, Preferences, Recommendation,
@@ -321,24 +322,10 @@ pub fn of_shared_memory(result: &ScanResult) -> Option<Advice> {
 /// Advice where this machine's own memory is not short.
 fn need_advice(result: &ScanResult) -> Option<Advice> {
     let machine = &result.machine;
-    let is_live = result.memory.processes > 0;
-    let swapped = machine.swaps.iter().any(|swap| swap.area.used_bytes > 0);
-    if !is_live || swapped {
-        return None;
-    }
-    (machine.available_bytes as f64 >= 0.5 * machine.ram_bytes as f64).then(|| {
-        Advice::new(
-            AdviceKind::Note,
-            "need",
-            format!(
-                "Memory is not short here now: {} of {} are available without swapping. \
-                 Compressed \
-                 swap gains when that changes.",
-                bytes(machine.available_bytes),
-                bytes(machine.ram_bytes)
-            ),
-        )
-    })
+    let is_swapped = machine.swaps.iter().any(|swap| swap.area.used_bytes > 0);
+    let text = not_short(machine.available_bytes, machine.ram_bytes, is_swapped);
+    let text = text.filter(|_| result.memory.processes > 0)?;
+    Some(Advice::new(AdviceKind::Note, "need", text))
 }
 
 /// Advice on processes that only root can read, or not even root (in a container).

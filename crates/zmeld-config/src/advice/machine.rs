@@ -8,6 +8,7 @@ use zmeld_linux::crypto::{takes_unlisted, ZWORD};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
+use zmeld_report::units::bytes;
 
 use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::module::ModulePresence;
@@ -162,6 +163,18 @@ pub fn memory(host: &Host) -> Result<Ram, HostError> {
     Ok(Ram {
         total_bytes: memory.total_bytes().ok_or_else(missing)?,
         available_bytes: memory.available_bytes().ok_or_else(missing)?,
+    })
+}
+
+/// A sentence where memory is not short: half of RAM is available, and nothing is swapped out.
+pub fn not_short(available_bytes: u64, ram_bytes: u64, is_swapped: bool) -> Option<String> {
+    (!is_swapped && available_bytes as f64 >= 0.5 * ram_bytes as f64).then(|| {
+        format!(
+            "Memory is not short here now: {} of {} are available without swapping. Compressed \
+             swap gains when that changes.",
+            bytes(available_bytes),
+            bytes(ram_bytes)
+        )
     })
 }
 

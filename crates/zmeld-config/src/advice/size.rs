@@ -69,6 +69,9 @@ pub struct Sizing {
     pub measured_bytes: u64,
     /// Whether those were too few for a larger device.
     pub held_back: bool,
+    /// Whether they were too few to speak for RAM.
+    #[serde(skip)]
+    pub is_thin: bool,
     /// Why it has this limit.
     pub limit_why: &'static str,
 }
@@ -138,6 +141,7 @@ impl Sizing {
             measured: basis.is_some(),
             measured_bytes: basis.map_or(0, |basis| basis.bytes),
             held_back: false,
+            is_thin: basis.is_some_and(|basis| basis.is_thin(ram_bytes)),
             limit_why: "",
         }
     }
@@ -151,8 +155,8 @@ impl Sizing {
         let (times, of) = (tenths(self.ratio), bytes(self.measured_bytes));
         if self.held_back {
             return format!(
-                "half of RAM: pages of this machine get {times} times smaller, but only {of} of \
-                 them were measured, less than a quarter of RAM"
+                "only {of} of pages were measured, less than a quarter of RAM, so no more than \
+                 half of RAM: these get {times} times smaller"
             );
         }
         format!(
@@ -163,9 +167,15 @@ impl Sizing {
 
     /// Its result, in a sentence.
     pub fn words(&self) -> String {
-        let when = match self.measured {
-            true => "when it is full, the device",
-            false => "if pages get 2 times smaller (zmeld scan measures it), the full device",
+        let when = match (self.measured, self.is_thin) {
+            (true, false) => "when it is full, the device".to_owned(),
+            (true, true) => format!(
+                "if all pages are like the {} that were measured, the full device",
+                bytes(self.measured_bytes)
+            ),
+            (false, _) => {
+                "if pages get 2 times smaller (zmeld scan measures it), the full device".to_owned()
+            }
         };
         let most = bytes(self.takes_at_most_bytes);
         let most = match self.memory_limit_bytes <= self.size_bytes {
@@ -292,6 +302,21 @@ mod tests {
              them and its table, a gain of 4.77 GiB; it never takes more than 4.03 GiB, its \
              limit and the table"
         );
+    }
+
+    /// An eighth of RAM does not speak for all of it.
+    #[test]
+    fn a_size_says_on_how_little_it_rests() {
+        let bytes = GIB;
+        let found = Sizing::advised(8 * GIB, 4096, Some(Basis { ratio: 2.5, bytes }));
+        assert!(found.held_back);
+        let said = found.why() + "; " + &found.words();
+        for words in [
+            "only 1.00 GiB of pages were measured, less than a quarter of RAM, so no more than half",
+            "; if all pages are like the 1.00 GiB that were measured, the full device holds 4.00 GiB",
+        ] {
+            assert!(said.contains(words), "{said}");
+        }
     }
 
     /// By hand: 16 GiB of device in 8 GiB of RAM at 2x. The limit of 4 GiB holds 8 GiB

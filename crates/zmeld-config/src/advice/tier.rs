@@ -39,6 +39,9 @@ pub struct Pool {
     pub ratio: f64,
     /// Whether that was measured with this codec on this machine's pages.
     pub measured: bool,
+    /// On how many bytes of them.
+    #[serde(skip)]
+    pub measured_bytes: u64,
     /// The allocator of its pages, where that bounds the ratio: `zbud` keeps two in a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounded_by: Option<String>,
@@ -81,6 +84,7 @@ impl Pool {
             gains_bytes: holds_bytes.saturating_sub(takes_bytes),
             ratio: counted,
             measured: ratio.is_some(),
+            measured_bytes: measured.basis().map_or(0, |basis| basis.bytes),
             bounded_by: bound.map(|(name, _)| name.to_owned()),
             bounded_by_swap_bytes: by_swap,
         })
@@ -94,7 +98,10 @@ impl Pool {
                 let most = self.ratio.round() as u64;
                 format!("{zpool} keeps {most} pages in one at the most, however small they get")
             }
-            (None, true) => format!("pages of this machine get {ratio} times smaller"),
+            (None, true) => format!(
+                "pages of this machine get {ratio} times smaller ({} of them were measured)",
+                bytes(self.measured_bytes)
+            ),
             (None, false) => format!("pages usually get {ratio} times smaller"),
         };
         if let Some(room) = self.bounded_by_swap_bytes {

@@ -286,14 +286,24 @@ impl Planner<'_> {
             true => Severity::Critical,
             false => Severity::Warning,
         };
+        let (limit, _) = limit_percent(size, ram, ratio);
+        let room = ram / 100 * u64::from(limit);
+        let way_out = match is_oversized(size, room, self.options.expected_ratio) {
+            true if devices.len() == 1 => {
+                let holds = holds(room, self.options.expected_ratio) as f64 / ram as f64;
+                format!(
+                    "size = \"{:.0}%\" and memory_limit = \"{limit}%\"",
+                    100.0 * holds
+                )
+            }
+            _ => format!("memory_limit = \"{limit}%\", or make it smaller"),
+        };
         let what = format!(
             "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
-             ({measured}), more where they compress badly, and the machine has {}; write \
-             memory_limit = \"{}%\", or make it smaller",
+             ({measured}), more where they compress badly, and the machine has {}; write {way_out}",
             bytes(size),
             bytes(full as u64),
-            bytes(ram),
-            limit_percent(size, ram, ratio).0
+            bytes(ram)
         );
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }

@@ -1,6 +1,7 @@
 //! Plans and what came of them, as tables and JSON.
 
 use serde::Serialize;
+use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::Recommendation;
 use zmeld_config::{Finding, Named, Severity};
@@ -139,7 +140,24 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
-    Some(section.advice(Tone::Neutral, format!("{}.", capital(&text))))
+    section = section.advice(Tone::Neutral, format!("{}.", capital(&text)));
+    let machine = &body.plan.machine;
+    let disk = machine.swaps.iter().find(|area| !area.is_in_ram());
+    if let Some(disk) = disk.filter(|_| recommendation.kind.is_in_ram()) {
+        let text = format!(
+            "Pages that do not fit still go to {}: to spare that drive, switch its swap off first.",
+            disk.shown()
+        );
+        section = section.advice(Tone::Neutral, text);
+    }
+    let is_swapped = machine.swaps.iter().any(|area| area.used_bytes > 0);
+    let not_short = not_short(machine.available_bytes, machine.ram_bytes, is_swapped);
+    let not_short = not_short.filter(|_| !body.done);
+    Some(
+        not_short
+            .into_iter()
+            .fold(section, |section, text| section.advice(Tone::Neutral, text)),
+    )
 }
 
 /// The same with a capital at its head.
