@@ -13,7 +13,7 @@ use crate::duplicates::{Counter, Tally};
 use crate::result::{CodecResult, Program};
 
 /// With fewer of its pages in the sample, what a program's come to is not told.
-const SAMPLED_MIN: u64 = 32;
+pub(crate) const SAMPLED_MIN: u64 = 32;
 
 /// Programs by what would be saved, the most first; none where no process was read. `sizes` are
 /// those of the sample's contents with `codec`.

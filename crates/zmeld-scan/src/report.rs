@@ -7,8 +7,10 @@ use zmeld_report::{
     cells, Axis, Bars, Column, Document, Estimate, Histogram, Lines, Section, Table,
 };
 use zmeld_report::{Tone, Unit};
+use zmeld_store::SHARE_BYTES;
 
 use crate::advice::AdviceKind;
+use crate::programs::SAMPLED_MIN;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
 
@@ -332,6 +334,20 @@ fn duplicate_section(result: &ScanResult) -> Section {
         };
         values.push((format!("of these in {memory}"), size(*pages)));
     }
+    // Less than duplicates hold.
+    values.extend(result.told_codec().map(|codec| {
+        let shares = found.groups * SHARE_BYTES;
+        let freed = codec.memory_at_scale_bytes + shares;
+        let freed = freed.saturating_sub(codec.melded_memory_at_scale_bytes);
+        let said = format!(
+            "{}: compressed with {} they take {}, and sharing costs {}",
+            bytes(freed.saturating_sub(shares)),
+            codec.codec,
+            bytes(freed),
+            bytes(shares)
+        );
+        ("melding would save".to_owned(), said)
+    }));
     section.values(values)
 }
 
@@ -375,6 +391,10 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         shown().any(|program| program.program.starts_with("memfd:")),
         " memfd: started from memory, not from a file.",
     );
+    let unmeasured = match shown().any(|program| program.compressed_bytes.is_none()) {
+        true => format!(" –: fewer than {SAMPLED_MIN} of its pages were compressed."),
+        false => String::new(),
+    };
     let without_group = note(
         shown().any(|program| program.group.is_empty()),
         " Where no control group stands, the program is in none.",
@@ -382,7 +402,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
     table.note(format!(
         "Pages: without those of zeros and of one repeated word. Saved: with \
          {}, all of them swapped out, nothing melded. Identical: pages that melding would \
-         drop.{without_group}{from_memory}{more}",
+         drop.{unmeasured}{without_group}{from_memory}{more}",
         codec.codec
     ));
     section.table(table)
