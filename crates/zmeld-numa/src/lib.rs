@@ -1,4 +1,4 @@
-//! Which page-migration policy suits a NUMA machine: a simulator.
+//! A simulator of published page-migration policies for NUMA machines.
 //!
 //! A [`machine::NumaMachine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
 //! [`workload::Workload`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes

@@ -53,7 +53,6 @@ pub enum Command {
     Enable(crate::commands::enable::EnableArgs),
     /// Put everything back, now and for every boot
     Disable(crate::commands::enable::DisableArgs),
-    /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
     /// How are memory's tiers doing, and what is wrong with them?
     Status(crate::commands::status::StatusArgs),

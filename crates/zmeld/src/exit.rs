@@ -109,14 +109,15 @@ fn usage_line(rendered: &str, help: &str) -> String {
         }
         said.push_str(line.strip_prefix("error: ").unwrap_or(line));
     }
-    for (theirs, ours) in NUMBERS {
+    for (theirs, ours) in WORDS {
         said = said.replace(theirs, ours);
     }
     format!("{said} (see {help})")
 }
 
-/// The standard library's words on numbers, and plain ones.
-const NUMBERS: [(&str, &str); 4] = [
+/// Words of clap and of the standard library, and plain ones.
+const WORDS: [(&str, &str); 5] = [
+    (": <RECIPE>", ": <RECIPE>, of which zmeld bench list has some"),
     (
         "invalid digit found in string",
         "not a whole number from 0 on",

@@ -555,7 +555,12 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
 pub fn recipes(recipes: &[Recipe]) -> Document {
     let told = |recipe: &Recipe| {
         let minutes = seconds(recipe.minutes * 60.0);
-        let needs: String = recipe.uses().iter().map(|it| format!(", {it}")).collect();
+        let needs = recipe.uses();
+        let needs = needs.iter().map(|need| match &**need {
+            "zmeld.ko" => ", zmeld.ko if there".to_owned(),
+            need => format!(", {need}"),
+        });
+        let needs: String = needs.collect();
         (
             recipe.name.clone(),
             format!("{} ({minutes}{needs})", recipe.question),
@@ -564,7 +569,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
-             what it needs beside root. Where zmeld.ko is missing, the variants with it are left \
+             what it needs beside root. None needs zmeld.ko: without it, its variants are left \
              out. For a program of your own: zmeld bench size -- PROGRAM, some 30 runs of it for \
              each variant of the recipe size.",
         ).paragraph(
