@@ -160,10 +160,9 @@ pub(crate) fn compare(
         }
         kept += 1;
     }
-    let is_attribute = |step: &Step| matches!(step, Step::SetAttribute(_));
     let mut missing = places[kept..].iter().map(|&at| &wanted.steps[at].step);
-    let mut wrong = fixed[kept..].iter().map(|(_, record)| &record.step);
-    if missing.any(is_attribute) || wrong.any(is_attribute) {
+    // One that differs in any lacks the size, too, which is set behind them.
+    if missing.any(|step| matches!(step, Step::SetAttribute(_))) {
         let adds = |(_, record): &(usize, &Record)| matches!(record.step, Step::AddDevice(_));
         kept = fixed.iter().position(adds).map_or(kept, |at| at.min(kept));
     }
