@@ -44,7 +44,7 @@ use zmeld_config::advice::machine;
 use zmeld_config::advice::ActiveSwap;
 use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::counters::count;
-use zmeld_linux::groups::hierarchy::{Hierarchy, Version, NO_LIMIT};
+use zmeld_linux::groups::hierarchy::{Hierarchy, Version};
 use zmeld_linux::groups::walk::{OpenGroup, Walk};
 use zmeld_linux::programs::Programs;
 use zmeld_linux::swaps::SwapArea;
@@ -114,10 +114,10 @@ pub(crate) fn check_machine(
     // If not all fit, those that compress least are counted there.
     leaving.sort_by(|(a, of_a), (b, of_b)| product(*b, *of_a).cmp(&product(*a, *of_b)));
     let (mut share, mut left) = (0u64, moved);
-    for (packed_bytes, used_bytes) in leaving.into_iter().filter(|it| it.1 > 0) {
+    for (packed_bytes, used_bytes) in leaving {
         let here = used_bytes.min(left);
         left -= here;
-        share += (product(packed_bytes, here) / u128::from(used_bytes)) as u64;
+        share += (product(packed_bytes, here) / u128::from(used_bytes.max(1))) as u64;
     }
     let needed = to_ram(swapped_bytes).min(share + to_ram(swapped_bytes - moved));
     let needed = needed.saturating_add(coming.tables_bytes);
@@ -450,7 +450,7 @@ impl RoomCheck<'_> {
         let usage = &self.usage(group, room)?;
         // More than RAM is no limit: the machine's own comes first.
         let ram = self.ram_bytes;
-        let limit = usage.limit.filter(|limit| *limit < ram.min(NO_LIMIT));
+        let limit = usage.limit.filter(|limit| *limit < ram);
         let Some(limit) = limit else {
             return Ok(0);
         };
@@ -555,8 +555,7 @@ impl RoomCheck<'_> {
             Version::One => group.number("memory.swappiness")? != Some(0),
             Version::Two => self.is_swapping,
         };
-        let together = group.number("memory.memsw.limit_in_bytes")?;
-        let together_room = match together.filter(|limit| *limit < NO_LIMIT) {
+        let together_room = match group.number("memory.memsw.limit_in_bytes")? {
             Some(limit) => {
                 let used = group.number("memory.memsw.usage_in_bytes")?;
                 Some(limit.saturating_sub(used.unwrap_or(0)))

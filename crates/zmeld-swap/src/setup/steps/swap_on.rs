@@ -138,8 +138,8 @@ impl Reversible for SwapOn {
                 let path = self.device.path().unwrap_or_default();
                 let mut deleted = context.host.resolved(&path).into_os_string();
                 deleted.push(" (deleted)");
-                let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
-                let is_on = context.host.swaps()?.iter().any(is_on);
+                let swaps = context.host.swaps()?;
+                let is_on = swaps.iter().any(|swap| swap.path == Path::new(&deleted));
                 context.remains(is_on.then(|| {
                     format!(
                         "{} was removed while it was swapped to, and still is until the machine \
