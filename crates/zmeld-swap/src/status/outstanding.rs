@@ -430,8 +430,10 @@ impl<'a> Comparison<'a> {
 
     /// Changes to a group; settings that a device made anew has again are left out.
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
-        let again =
-            |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
+        let again = |step: &&&Step| {
+            let is_anew = matches!(step, Step::SwapOff(_));
+            !undone.contains(step) || is_anew || self.other_priority(name, step).is_some()
+        };
         // A setting that the device has already.
         let is_so = |step: &&&Step| match (step, self.device(name)) {
             (Step::SetAttribute(set), Some(device)) => {
