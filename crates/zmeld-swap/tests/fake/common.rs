@@ -795,7 +795,7 @@ impl Fake {
                 fs::remove_dir_all(folder).unwrap();
                 Ok(String::new())
             }
-            "losetup" => {
+            "losetup" if self.does("losetup").is_empty() => {
                 let folder = self.root.join("sys/class/block");
                 let folder = folder.join(last.file_name().unwrap()).join("loop");
                 let meta = fs::metadata(folder.join("really")).unwrap_or_else(|_| {

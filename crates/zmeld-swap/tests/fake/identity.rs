@@ -3,9 +3,9 @@
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
-use zmeld_swap::setup::journal::State;
+use zmeld_swap::setup::journal::{Owner, State};
 
-use crate::common::{config, Fate, Machine};
+use crate::common::{config, lock, Fate, Machine};
 use crate::crash::{killed, quietly};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
@@ -91,6 +91,8 @@ fn who_may_not_look_at_a_file_goes_by_its_name() {
         let applied = zmeld_swap::setup::applied::read(&host).unwrap().unwrap();
         let area = applied.tier("d").unwrap().area.clone();
         assert_eq!(area.as_deref(), Some("/root/swap"));
+        let said = lock(&host, Owner::Setup).unwrap_err().to_string();
+        assert!(said.starts_with("changing the machine's swap needs root: run it with sudo"));
         return;
     }
     let machine = Machine::on_disk();

@@ -10,7 +10,7 @@ use zmeld_swap::setup::event::Event;
 use zmeld_swap::setup::execute::{self, Removal};
 use zmeld_swap::setup::journal::Owner;
 use zmeld_swap::setup::plan::Options;
-use zmeld_swap::setup::Error;
+use zmeld_swap::setup::{Error, ErrorKind};
 
 use crate::cases::machine;
 use crate::common::{config, lock};
@@ -70,7 +70,9 @@ fn who_asks_to_stop_is_heard_meanwhile() {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     machine.during_swapoff(move || asked.store(true, Ordering::SeqCst));
-    let err = machine.down_until(&stop).unwrap_err().to_string();
+    let err = machine.down_until(&stop).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Interrupted);
+    let err = err.to_string();
     assert!(err.contains("the rest is still set up"), "{err}");
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
     machine.down().unwrap();

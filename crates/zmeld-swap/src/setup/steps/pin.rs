@@ -109,14 +109,13 @@ pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Opti
     Ok(is_it.then_some(pinned))
 }
 
-/// A file by its path, whoever may write its folders; none where they are gone.
+/// A file by its path, whoever may write its folders; none where one of them is none by now.
 fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
     let folder = host.resolved(path.parent().unwrap_or(Path::new("/")));
     let real = host.path(folder.join(path.file_name().unwrap_or_default()));
     match Pinned::open(host.root(), &real, None) {
         Ok(pinned) => Ok(Some(pinned)),
         Err(HostError::NotOurs { .. }) => Ok(None),
-        Err(err) if err.is_absent() => Ok(None),
         Err(err) => Err(foreign(host, err, |_| String::new())),
     }
 }
