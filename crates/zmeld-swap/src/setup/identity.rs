@@ -61,10 +61,15 @@ impl Identity {
         let Some((mut identity, meta)) = Identity::without_header(host, path)? else {
             return Ok(None);
         };
-        let header = header(host, path, &meta)?;
-        identity.swap = swap_uuid(&header);
-        identity.luks = luks_uuid(&header);
+        identity.read_header(host, path, &meta)?;
         Ok(Some(identity))
+    }
+
+    /// Adds what its header says.
+    fn read_header(&mut self, host: &Host, path: &Path, meta: &Metadata) -> Result<(), Error> {
+        let header = header(host, path, meta)?;
+        (self.swap, self.luks) = (swap_uuid(&header), luks_uuid(&header));
+        Ok(())
     }
 
     /// The same without what is read from the thing itself, which may not answer.
@@ -166,14 +171,12 @@ fn answer(path: &Path, read: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec
 /// it may not answer. One that does not answer is what the kernel says it is.
 pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<bool, Error> {
     let is_known = was.disk.is_some() || was.mapping.is_some();
-    let seen = Identity::without_header(host, path)?.filter(|_| is_known);
-    if seen.is_none_or(|(now, _)| was.differs(&now).is_some()) {
-        return Ok(false);
-    }
-    match Identity::of(host, path) {
-        Err(err) if err.is_timeout() => Ok(true),
-        now => Ok(now?.is_some_and(|now| was.differs(&now).is_none())),
-    }
+    let seen = Identity::without_header(host, path)?;
+    let same = seen.filter(|(now, _)| is_known && was.differs(now).is_none());
+    Ok(same.is_some_and(|(mut now, meta)| {
+        let _ = now.read_header(host, path, &meta);
+        was.differs(&now).is_none()
+    }))
 }
 
 /// Identity of a file, where it is one.
@@ -349,5 +352,7 @@ mod tests {
             assert_eq!(luks_uuid(&page[..short.min(170)]), None);
             assert_eq!(swap_uuid(&page[..short]), None);
         }
+        page[0] = b'l';
+        assert_eq!(luks_uuid(&page), None);
     }
 }

@@ -60,6 +60,21 @@ fn two_runs_are_kept_apart() {
     lock(&host, Owner::Setup).unwrap();
 }
 
+#[test]
+fn a_state_that_cannot_be_removed_is_an_error() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let state = machine.path("/run/zmeld/state.json");
+    machine.before_operation(5, move || {
+        std::fs::remove_file(&state).unwrap();
+        std::fs::create_dir(&state).unwrap();
+    });
+    let err = machine.down().unwrap_err().to_string();
+    let said = "cannot remove /run/zmeld/state.json";
+    assert!(err.starts_with(said), "{err}");
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+}
+
 /// All of it, and one tier of two.
 #[test]
 fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
