@@ -855,7 +855,7 @@ impl Access for Fake {
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let fate = self.enter()?;
-        let result = if path.ends_with("hot_add") {
+        let result = if path.ends_with("hot_add") && self.does("hot_add").is_empty() {
             let mut inner = self.inner.lock().unwrap();
             let number = self.add_device(&mut inner, driver_of(path));
             Ok(format!("{number}\n").into_bytes())
