@@ -108,6 +108,9 @@ fn killed_at_each(
             machine.fate(Some((at, fate)));
             let was_killed = killed(|| run(&machine).map(drop));
             machine.fate(None);
+            let state = State::read(&machine.host()).unwrap().unwrap_or_default();
+            let is_done = state.records.iter().all(|record| record.done);
+            assert!(is_done || !state.complete, "{fate:?} {at}");
             let gone_on = go_on(&machine, at).and_then(|()| machine.down());
             gone_on.unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
             machine.remove_doubtful();
