@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Result};
+use zmeld_report::units::duration;
 
 use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
 use crate::{splats, workspace};
@@ -210,11 +211,11 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     // Those that ran beside others count whole.
     took.sort();
     let longest = took.iter().rev().take(LONGEST);
-    let longest = longest.map(|(time, name)| format!("{:>12}  {name}", shown(*time)));
+    let longest = longest.map(|(time, name)| format!("{:>12}  {name}", duration(*time)));
     if took.len() > LONGEST {
         tell_list("The longest steps", &longest.collect::<Vec<_>>());
     }
-    println!("in {}", shown(started.elapsed()));
+    println!("in {}", duration(started.elapsed()));
     for reason in &partial {
         println!("NOT A FULL RUN: {reason}");
     }
@@ -306,7 +307,8 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     if stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
-    println!("{:<20} {verdict:<8}{:>9}  {counts}", step.name, shown(took));
+    let (name, took) = (&step.name, duration(took));
+    println!("{name:<20} {verdict:<8}{took:>9}  {counts}");
     if found.failed.is_empty() {
         return Ok(());
     }
@@ -335,13 +337,6 @@ fn first_lines(told: &[(String, String)]) -> Vec<String> {
     let told = told.iter();
     told.map(|(name, why)| format!("{name}: {}", first(why)))
         .collect()
-}
-
-fn shown(time: Duration) -> String {
-    match time.as_secs() {
-        0..=59 => format!("{:.1} s", time.as_secs_f64()),
-        seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
-    }
 }
 
 #[cfg(test)]
