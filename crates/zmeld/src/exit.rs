@@ -117,7 +117,10 @@ fn usage_line(rendered: &str, help: &str) -> String {
 
 /// Words of clap and of the standard library, and plain ones.
 const WORDS: [(&str, &str); 5] = [
-    (": <RECIPE>", ": <RECIPE>, of which zmeld bench list has some"),
+    (
+        ": <RECIPE>",
+        ": <RECIPE>, of which zmeld bench list has some",
+    ),
     (
         "invalid digit found in string",
         "not a whole number from 0 on",
