@@ -432,7 +432,7 @@ static void try_small(void)
 
 /*
  * A symbol without a code, in a table that is whole without it; a code that is longer than
- * any; and no table at all.
+ * any; a class that is none; and no table at all.
  */
 static void try_lengths(void)
 {
@@ -476,6 +476,13 @@ static void try_lengths(void)
 				       -EINVAL);
 			}
 		}
+	}
+	for (symbol = 0; symbol < 256; symbol += 255) {
+		memcpy(lengths, zword_lengths, zword_lengths_size);
+		lengths[ZWORD_L_BYTES + ZWORD_L_CLASS_OF + symbol] =
+			ZWORD_CLASSES;
+		EXPECT(zword_tables_build(built, lengths, zword_lengths_size) ==
+		       -EINVAL);
 	}
 	EXPECT(zword_tables_build(built, zword_lengths,
 				  zword_lengths_size - 1) == -EINVAL);
