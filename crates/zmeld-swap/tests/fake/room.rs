@@ -74,6 +74,8 @@ fn who_asks_to_stop_is_heard_meanwhile() {
     assert_eq!(err.kind(), ErrorKind::Interrupted);
     let err = err.to_string();
     assert!(err.contains("the rest is still set up"), "{err}");
+    // Nor is a step begun then.
+    machine.down_until(&stop).unwrap_err();
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
     machine.down().unwrap();
 }
