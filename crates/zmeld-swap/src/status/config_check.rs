@@ -31,7 +31,7 @@ pub fn config_check(
     let mut problems = Vec::new();
     // Nothing is measured for a check.
     let is_measured = |it: &Finding| it.id.is_some() || it.about != "tunables.swappiness";
-    let (not_planned, plan) = Plan::look(host, config, state, false);
+    let (not_planned, plan) = Plan::look(host, config, state);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
     let seen = not_planned.into_iter().filter(|it| !it.1.is_unseen(host));

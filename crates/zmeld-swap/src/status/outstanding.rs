@@ -153,7 +153,7 @@ impl Outstanding {
         let is_watched = rules.then(|| is_locked(host, WATCH_LOCK)).flatten();
         let guard = wanted.watch.guard.is_some();
         let is_guarded = guard.then(|| is_locked(host, GUARD_LOCK)).flatten();
-        let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
+        let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref());
         let mut look = Comparison {
             host,
             wanted: &wanted,

@@ -158,10 +158,8 @@ impl Plan {
         host: &Host,
         config: &Config,
         state: Option<&State>,
-        take_over: bool,
     ) -> (Refused, Result<Plan, Error>) {
         let options = Options {
-            take_over,
             doubt: OnUnreadable::Recorded,
             ..Options::default()
         };
