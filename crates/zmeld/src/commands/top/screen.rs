@@ -430,7 +430,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         .age_s
         .map_or(String::new(), |age| format!(", as of {age} s ago"));
     let title = format!(
-        "zmeld top, every {} s{state}{age} (a bar a look, the newest at the right)",
+        "zmeld top, every {} s{state}{age} (one bar per refresh, newest at the right)",
         view.interval
     );
     let mut lines = vec![style.bold(&cut(&title))];
@@ -483,10 +483,10 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     }
     if view.rows < ROWS_OF_WHOLE_HEAD {
         let swap = match now.is_switching_off() {
-            true => format!("{} switching off", bytes(latest.swap_used as u64)),
+            true => format!("{}, switching off", bytes(latest.swap_used as u64)),
             false => swap,
         };
-        let used = format!("used: RAM {ram}, swap {swap}, headroom {headroom}");
+        let used = format!("RAM used {ram}, swap used {swap}, headroom {headroom}");
         lines.extend([cut(&used), String::new()]);
         return lines;
     }
