@@ -655,11 +655,14 @@ impl Run<'_> {
             }
         }
         let removed = std::mem::take(&mut self.removed);
-        let found = &mut self.found;
-        self.journal.change(|state| {
-            state.records.extend(removed);
-            revive(&mut state.records, found);
-        })?;
+        let mut groups = self.journal.records().iter().map(|it| it.group.as_str());
+        if !removed.is_empty() || groups.any(|it| it != PlanPart::current(it)) {
+            let found = &mut self.found;
+            self.journal.change(|state| {
+                state.records.extend(removed);
+                revive(&mut state.records, found);
+            })?;
+        }
         let mut first = Ok(());
         let mut groups = PlanPart::recorded(&self.found);
         groups.retain(|group| self.touched.contains(&group.name));
