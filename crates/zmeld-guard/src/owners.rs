@@ -718,6 +718,10 @@ impl Owner {
         Owner::new(Place::Nobody, shown, right, (0, 0))
     }
 
+    pub fn is_nobody(&self) -> bool {
+        matches!(self.place, Place::Nobody)
+    }
+
     pub fn shift(&self) -> i64 {
         self.shift.unwrap_or(0)
     }

@@ -17,7 +17,7 @@ use crate::choice::{
 use crate::error::Error;
 use crate::event::Account;
 use crate::memory::{end_below, MemoryMonitor};
-use crate::owners::{uid_of, unmatched, Census, Groups, History, Owner, Passed, Place};
+use crate::owners::{uid_of, unmatched, Census, Groups, History, Owner, Passed};
 use crate::processes::{list, Process};
 use crate::worker::hurry;
 use crate::GuardRule;
@@ -121,17 +121,9 @@ impl Planner {
             None => Groups::find(&self.host, &self.rule)?,
         };
         let now = plan.asked.unwrap_or_else(Instant::now);
-        let before = in_ram_bytes(&self.host);
-        let mut census = self.census(&groups, plan.is_stall, now)?;
-        plan.rate = census.owners.iter().map(|it| it.held.rate).sum();
-        // Changes meanwhile are not nobody's, nor is what goes on without who had it taken.
-        let in_ram = before.min(in_ram_bytes(&self.host));
-        let grown = self.history.keep(IN_RAM, (in_ram, in_ram), now, None);
-        let nobodys = in_ram.saturating_sub(census.ram_bytes);
-        let mut nobody = Owner::nobody();
-        nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
-        nobody.held.took_bytes = nobody.held.took_bytes.min(grown.took_bytes);
-        census.owners.push(nobody);
+        let census = self.census(&groups, plan.is_stall, now)?;
+        let owners = census.owners.iter().filter(|it| !it.is_nobody());
+        plan.rate = owners.map(|it| it.held.rate).sum();
         if plan.is_listed {
             self.choose(&groups, &census, plan, now);
         }
@@ -141,8 +133,9 @@ impl Planner {
         Ok(())
     }
 
-    /// The owners, the largest first, with what they took.
+    /// The owners, the largest first, with what they took; at last what nobody has any more.
     fn census(&mut self, groups: &Groups, is_stall: bool, now: Instant) -> Result<Census, Error> {
+        let before = in_ram_bytes(&self.host);
         let mut census = groups.census(is_stall)?;
         census.owners.truncate(OWNERS_MAX);
         for owner in &mut census.owners {
@@ -153,6 +146,14 @@ impl Planner {
             let held = self.history.keep(it.id, (0, it.bytes), now, self.looked);
             it.took_bytes = held.took_bytes;
         }
+        // Changes meanwhile are not nobody's, nor is what goes on without who had it taken.
+        let in_ram = before.min(in_ram_bytes(&self.host));
+        let grown = self.history.keep(IN_RAM, (in_ram, in_ram), now, None);
+        let nobodys = in_ram.saturating_sub(census.ram_bytes);
+        let mut nobody = Owner::nobody();
+        nobody.held = self.history.keep(nobody.id, (nobodys, nobodys), now, None);
+        nobody.held.took_bytes = nobody.held.took_bytes.min(grown.took_bytes);
+        census.owners.push(nobody);
         Ok(census)
     }
 
@@ -166,7 +167,7 @@ impl Planner {
             took_bytes: it.held.took_bytes,
             is_shielded: it.shift() < 0,
             is_stalled: it.is_stalled,
-            is_nobody: matches!(it.place, Place::Nobody),
+            is_nobody: it.is_nobody(),
         });
         let figures: Vec<OwnerFigures> = figures.collect();
         let (went_bytes, going) = (went_bytes(&figures), &plan.going);
@@ -297,7 +298,7 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         format!("programs can take {left} more; below {below} something is ended")
     });
     let owners = census.owners.iter();
-    let owners = owners.filter(|it| it.held.all_bytes > 0);
+    let owners = owners.filter(|it| it.held.all_bytes > 0 && !it.is_nobody());
     let lines = room.into_iter().chain(owners.map(line));
     Ok(lines.chain(unmatched(host, rule)).collect())
 }

@@ -35,21 +35,20 @@ impl KernelVersion {
 }
 
 /// How the machine's kernel, of that release, was configured: the text of its `.config`. None
-/// where neither a file of a distribution nor the kernel says it.
+/// where neither the kernel nor a file of a distribution says it.
 pub fn configuration(host: &Host, release: &str) -> Option<String> {
     let release = release.trim();
-    let files = [
-        format!("/boot/config-{release}"),
-        format!("/lib/modules/{release}/config"),
-    ];
-    let from_file = files.iter().find_map(|path| host.read(path).ok());
-    from_file.or_else(|| {
-        let packed = host.read_bytes("/proc/config.gz").ok()?;
+    let own = host.read_bytes("/proc/config.gz").ok().and_then(|packed| {
         let mut text = String::new();
         let mut unpacked = flate2::read::GzDecoder::new(&packed[..]).take(CONFIGURATION_MAX);
         unpacked.read_to_string(&mut text).ok()?;
         Some(text)
-    })
+    });
+    let files = [
+        format!("/boot/config-{release}"),
+        format!("/lib/modules/{release}/config"),
+    ];
+    own.or_else(|| files.iter().find_map(|path| host.read(path).ok()))
 }
 
 /// The value of an option of such a text: `y`, `m`, a number; none where it is not set.

@@ -1,4 +1,4 @@
-//! What tests of several crates share. No program links with it.
+//! What tests of several crates share. No program of users links with it.
 //!
 //! | module | what belongs there |
 //! |---|---|

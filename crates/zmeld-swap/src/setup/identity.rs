@@ -173,10 +173,13 @@ pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<b
     let is_known = was.disk.is_some() || was.mapping.is_some();
     let seen = Identity::without_header(host, path)?;
     let same = seen.filter(|(now, _)| is_known && was.differs(now).is_none());
-    Ok(same.is_some_and(|(mut now, meta)| {
-        let _ = now.read_header(host, path, &meta);
-        was.differs(&now).is_none()
-    }))
+    let Some((mut now, meta)) = same else {
+        return Ok(false);
+    };
+    match now.read_header(host, path, &meta) {
+        Err(err) if !err.is_timeout() => Err(err),
+        _ => Ok(was.differs(&now).is_none()),
+    }
 }
 
 /// Identity of a file, where it is one.

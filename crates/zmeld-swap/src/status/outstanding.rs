@@ -168,7 +168,7 @@ impl Outstanding {
         }
         match &plan {
             Ok(plan) => look.compare(plan),
-            Err(err) if err.is_denied() => {}
+            Err(err) if err.is_unseen(host) => {}
             Err(err) => {
                 let what = "it would set up nothing of the configuration";
                 look.add("zmeld up".to_owned(), what, err.to_string());
@@ -328,7 +328,7 @@ impl<'a> Comparison<'a> {
 
     fn not_planned(&mut self, group: &str, err: &Error) {
         // Without permission, its state is unknown.
-        if err.is_denied() {
+        if err.is_unseen(self.host) {
             if !self.is_ours(group) {
                 self.not_set_up(group);
             }

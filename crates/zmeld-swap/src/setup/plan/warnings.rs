@@ -286,17 +286,20 @@ impl Planner<'_> {
             true => Severity::Critical,
             false => Severity::Warning,
         };
-        let (limit, _) = limit_percent(size, ram, ratio);
+        let count = devices.len() as u32;
+        let limit = limit_percent(size, ram, ratio).0 / count;
+        let (each, them) = match count {
+            1 => ("", "it"),
+            _ => (" for each", "them"),
+        };
         let room = ram / 100 * u64::from(limit);
-        let way_out = match is_oversized(size, room, self.options.expected_ratio) {
-            true if devices.len() == 1 => {
-                let holds = holds(room, self.options.expected_ratio) as f64 / ram as f64;
-                format!(
-                    "size = \"{:.0}%\" and memory_limit = \"{limit}%\"",
-                    100.0 * holds
-                )
-            }
-            _ => format!("memory_limit = \"{limit}%\", or make it smaller"),
+        let expected = self.options.expected_ratio;
+        let way_out = match is_oversized(size, room * u64::from(count), expected) {
+            true => format!(
+                "size = \"{:.0}%\" and memory_limit = \"{limit}%\"{each}",
+                100.0 * holds(room, expected) as f64 / ram as f64
+            ),
+            false => format!("memory_limit = \"{limit}%\"{each}, or make {them} smaller"),
         };
         let what = format!(
             "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
