@@ -290,6 +290,9 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         })?,
         None => import(root, ram_bytes(root)?)?,
     };
+    if args.file.is_some() && imported.files.is_empty() && !imported.left.is_empty() {
+        bail!("{}", imported.left.join("; "));
+    }
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }

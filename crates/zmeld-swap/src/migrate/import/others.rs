@@ -104,8 +104,7 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
         }
     }
     if is_there(EARLYOOM) {
-        let line = SourceLine::of_tool(Path::new(EARLYOOM), "earlyoom");
-        into.left(&line, FROM_EARLYOOM);
+        into.left.push(format!("{EARLYOOM}: {FROM_EARLYOOM}"));
     }
     let agent = lines(root, Path::new(AGENT.0)).ok().flatten();
     if let Some(line) = agent.iter().flatten().find(|it| it.text == AGENT.1) {
