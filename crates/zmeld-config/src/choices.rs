@@ -55,6 +55,9 @@ pub(super) fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         "size" | "memory_limit" | "mem_limit" if has("max_pool_percent") => Some(
             "write max_pool_percent, the most that the pool takes, in percent of RAM".to_owned(),
         ),
+        key @ ("device" | "file") if has("max_pool_percent") => Some(format!(
+            "zswap has no {key}: put it into a tier with kind = \"disk\""
+        )),
         "path" if has("file") => Some("write file, or device for a partition".to_owned()),
         // zswap calls a codec as the kernel does.
         "codec"

@@ -62,6 +62,36 @@ impl Codec {
         }
     }
 
+    /// The codec that zram-generator's `NAME(level=3,dict=/d)` names; `left` hears of what of it
+    /// is not taken.
+    pub fn of_zram_generator(
+        name: &str,
+        parameters: &str,
+        left: &mut dyn FnMut(String),
+    ) -> Option<Codec> {
+        let codec: Result<Codec, String> = name.parse();
+        let mut codec = codec.map_err(&mut *left).ok()?;
+        let parameters = parameters.split(',').map(str::trim);
+        for parameter in parameters.filter(|it| !it.is_empty()) {
+            let text = match parameter.split_once('=') {
+                Some(("level", level)) => format!("{name}:{level}"),
+                Some(("dict", path)) => format!("{name}:dict={path}"),
+                _ => {
+                    left(format!("parameter {parameter:?} of {name}"));
+                    continue;
+                }
+            };
+            match text.parse::<Codec>() {
+                Ok(with) => {
+                    codec.level = with.level.or(codec.level);
+                    codec.dict = with.dict.or(codec.dict);
+                }
+                Err(why) => left(why),
+            }
+        }
+        Some(codec)
+    }
+
     /// Its parameters as `algorithm_params` takes them, for the codec of that
     /// priority; nothing where there are none.
     pub fn parameters(&self, priority: u8) -> Option<String> {
@@ -85,9 +115,8 @@ impl FromStr for Codec {
             None => (text, None),
         };
         let Some(found) = known().find(|codec| codec.name == name) else {
-            let meant = parameters.is_none().then(|| with_colon(name));
-            if let Some(meant) = meant.flatten() {
-                return Err(format!("{name:?} is no codec; did you mean {meant:?}?"));
+            if let Some(meant) = respelt(text) {
+                return Err(format!("{text:?} is no codec; did you mean {meant:?}?"));
             }
             let names: Vec<_> = known().map(|codec| codec.name).collect();
             return Err(format!("{name:?} is no codec; {}", choices(name, &names)));
@@ -121,8 +150,16 @@ impl FromStr for Codec {
     }
 }
 
-/// A codec and its level that stand side by side, as in `zstd9`.
-fn with_colon(text: &str) -> Option<String> {
+/// A codec with its parameters, where they are spelt as elsewhere: `zstd9`, `zstd(level=9)`.
+pub(super) fn respelt(text: &str) -> Option<String> {
+    if let Some((name, parameters)) = text.strip_suffix(')').and_then(|it| it.split_once('(')) {
+        let mut left = Vec::new();
+        let codec = Codec::of_zram_generator(name, parameters, &mut |why| left.push(why));
+        return codec.filter(|_| left.is_empty()).map(|it| it.to_string());
+    }
+    if text.contains(':') {
+        return None;
+    }
     let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let level = &text[name.len()..];
     let found = format!("{}:{level}", name.trim_end_matches(['-', '_', '=', ' ']));

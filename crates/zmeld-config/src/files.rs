@@ -4,6 +4,7 @@ use std::iter;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::config_files;
+use zmeld_linux::fstab::has_swap;
 use zmeld_linux::tree::Tree;
 use zmeld_linux::FileError;
 
@@ -81,12 +82,14 @@ impl Source {
                 return Some((at, what));
             }
             let tool = OTHER_TOOLS.iter().find(|(keys, ..)| keys.contains(&key));
-            if let Some((_, tool)) = tool.filter(|_| line.contains('=')) {
-                let what = format!(
-                    "{key} is a key of {tool}; zmeld config import {} prints this file as zmeld.toml",
-                    self.path.display()
-                );
-                return Some((at, what));
+            let what = match tool.filter(|_| line.contains('=')) {
+                Some((_, tool)) => Some(format!("{key} is a key of {tool}")),
+                None => has_swap(line).then(|| "this is a line of /etc/fstab".to_owned()),
+            };
+            if let Some(what) = what {
+                let file = self.path.display();
+                let way_out = format!("zmeld config import {file} prints this file as zmeld.toml");
+                return Some((at, format!("{what}; {way_out}")));
             }
             at += line.len();
         }
@@ -96,6 +99,11 @@ impl Source {
     fn line_start(&self, at: usize) -> usize {
         let before = self.text.get(..at).unwrap_or_default();
         before.rfind('\n').map_or(0, |end| end + 1)
+    }
+
+    /// All lines before that of a byte.
+    pub fn before(&self, at: usize) -> &str {
+        &self.text[..self.line_start(at)]
     }
 
     pub fn line(&self, at: usize) -> &str {

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -14,7 +15,7 @@ use crate::contradictions::check;
 use crate::files::{self, is_of_other_tool};
 use crate::finding::{ConfigError, FilePosition, Finding, Severity};
 use crate::mistakes::{self, Mistake, Node, Tree, TIERS};
-use crate::tier::{Kind, MeldMode, RamDevice, RamDriver, Tier, TierKind};
+use crate::tier::{Kind, MeldMode, RamDevice, RamDriver, Tier, TierKind, TierName};
 
 /// A configuration that was read, and what is worth knowing about it.
 #[derive(Debug, Clone)]
@@ -206,6 +207,11 @@ fn merge(sources: &[files::Source]) -> (Tree<'_>, Vec<Finding>) {
             (Some(found), _) => found,
             (None, Some(error)) => {
                 let at = error.span().map_or(source.start, |span| span.start);
+                // Lines before it may be a part of the same value.
+                let (before, errors) = DeTable::parse_recoverable(source.before(at));
+                if errors.is_empty() {
+                    join(&mut whole, before.into_inner());
+                }
                 (at, mistakes::syntax(source, at, error.message()))
             }
             (None, None) => {
@@ -255,9 +261,21 @@ impl Tier {
                 let way_out = "or remove this tier's tables";
                 let names = names.join(" or ");
                 let what = format!("missing field `kind`; write kind = {names}, {way_out}");
+                // What else is wrong with it is told as of the kind that it may be.
+                let kind = likeliest_kind(&name, &keys);
+                Tier::of_kind(name, kind, keys, at)?;
                 return Err((head, what));
             }
         };
+        Tier::of_kind(name, kind, keys, at)
+    }
+
+    fn of_kind(
+        name: TierName,
+        kind: TierKind,
+        mut keys: DeTable<'_>,
+        at: Range<usize>,
+    ) -> Result<Tier, Mistake> {
         let own: &[&str] = match kind {
             TierKind::Zswap => &["enabled"],
             _ => &["enabled", "optional", "priority", "discard"],
@@ -290,6 +308,20 @@ impl Tier {
     }
 }
 
+/// The kind that lacks fewest of these keys; of several the first.
+fn likeliest_kind(name: &TierName, keys: &DeTable<'_>) -> TierKind {
+    let lacks = |kind: &TierKind| {
+        let no_key = Spanned::new(0..0, Cow::from(""));
+        let no_keys = [(no_key, Spanned::new(0..0, DeValue::Boolean(true)))];
+        let refused = Tier::of_kind(name.clone(), *kind, no_keys.into_iter().collect(), 0..0);
+        let (_, names) = refused.err().unwrap_or_default();
+        let has = |key: &str| names.split('`').skip(3).step_by(2).any(|name| name == key);
+        keys.keys().filter(|key| !has(key.get_ref())).count()
+    };
+    let kinds = TierKind::NAMES.into_iter().map(|(_, kind)| kind);
+    kinds.min_by_key(lacks).unwrap_or(TierKind::Zram)
+}
+
 impl Kind {
     fn read(kind: TierKind, keys: Node<'_>) -> Result<Kind, Mistake> {
         Ok(match kind {
@@ -315,10 +347,14 @@ type Understood = (Option<(Config, mistakes::Places)>, Vec<Finding>);
 /// The configuration of a tree that is sound so far, and what is wrong or will disappoint. At a
 /// boot what is mistaken is left out first: it may be what another part does not go with.
 fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood {
-    if !wrong.is_empty() {
+    if at_boot && !wrong.is_empty() {
         return (None, wrong);
     }
     let (config, mut problems) = tree.read(Config::read);
+    // What is missing may stand where no TOML was read.
+    let is_partial = !wrong.is_empty();
+    problems.retain(|it| !is_partial || !it.what.starts_with("has no "));
+    problems.extend(wrong);
     let Some(config) = config else {
         return (None, problems);
     };
@@ -328,17 +364,17 @@ fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood
     }
     let mut found = check(&config, &places);
     if !problems.is_empty() {
-        // What follows from them is nothing new.
+        // What follows from them is nothing new; what has no place stands under another name.
         let wrong: Vec<_> = problems.iter().map(|it| tree.part(&it.about)).collect();
         let is_new = |it: &Finding| !wrong.contains(&tree.part(&it.about));
         let is_left = |it: &Finding| {
-            !problems
-                .iter()
-                .any(|wrong| wrong.about.starts_with(&it.about))
+            let mut wrong = problems.iter();
+            it.place.is_some() && !wrong.any(|wrong| wrong.about.starts_with(&it.about))
         };
         found.of_values.retain(is_left);
+        let is_told = |it: &Finding| !is_partial && it.severity == Severity::Critical;
         let of_several = &mut found.of_several;
-        of_several.retain(|it| it.severity == Severity::Critical && is_new(it));
+        of_several.retain(|it| is_told(it) && it.place.is_some() && is_new(it));
     }
     problems.extend(found.all());
     (Some((config, places)), problems)

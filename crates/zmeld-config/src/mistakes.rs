@@ -12,7 +12,7 @@ use toml::Spanned;
 
 use super::files::{place, Source};
 use crate::choices::{choices, known_elsewhere, meant};
-use crate::codec::Codec;
+use crate::codec::{respelt, Codec};
 use crate::finding::{FilePosition, Finding, Severity};
 
 /// Below this key the names are the user's own.
@@ -85,13 +85,6 @@ impl<'t> Tree<'t> {
             };
             found.push(mistake(self.sources, key.start(), &key.path, what));
             change(root.get_mut(), key, "");
-        }
-        for key in &keys {
-            if let Some((tier, name)) = misspelt_kind(&key.path, &keys) {
-                let what = "there is no such key; did you mean \"kind\"?".to_owned();
-                found.push(mistake(self.sources, key.name.start, &key.path, what));
-                rename_to_kind(root.get_mut(), tier, name);
-            }
         }
         loop {
             let (at, what) = match read(root.clone()) {
@@ -191,6 +184,17 @@ fn without_blanks(line: &str) -> Option<String> {
     (names.iter().all(|name| !name.is_empty())).then(|| format!("[{}]", names.join(".")))
 }
 
+fn in_quotes(value: &str) -> String {
+    let respelt = respelt(value);
+    let value = respelt.as_deref().unwrap_or(value);
+    format!("a text is needed in quotes; write {value:?}")
+}
+
+/// The rest of a line, without its comment.
+fn before_comment(rest: &str) -> &str {
+    rest.split(['#', '\n']).next().unwrap_or_default()
+}
+
 /// The head of a table that lacks one of its brackets, with both.
 fn with_brackets(line: &str) -> Option<String> {
     let line = line.split('#').next()?.trim();
@@ -232,17 +236,15 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         names.contains(&&*value) || names.iter().any(is_near)
     };
     let line = source.line(at).trim();
-    let key = line.split('=').next().unwrap_or_default().trim();
+    let (key, line_value) = line.split_once('=').unwrap_or((line, ""));
+    let (key, line_value) = (key.trim(), bare_value(line_value));
     let is_word = value.starts_with(char::is_alphabetic) || message.starts_with(UNQUOTED);
     if is_word && !value.is_empty() && UNQUOTED_WORDS.iter().any(|it| message.starts_with(it)) {
         return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
             (true, _) => format!("{value} is no value; write true"),
             (_, true) => format!("{value} is no value; write false"),
             _ if TRUTHS.contains(&key) => format!("{value} is no value; write true or false"),
-            _ => format!(
-                "a text is needed in quotes; write {:?}",
-                value.trim_matches('"')
-            ),
+            _ => in_quotes(value.trim_matches('"')),
         };
     }
     if message.starts_with(UNCLOSED_TABLE) || message.starts_with(NO_VALUE) {
@@ -276,12 +278,13 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
             "write = between a key and its value, not :".to_owned()
         }
+        _ if message.starts_with(UNEXPECTED) && rest.starts_with('=') => in_quotes(line_value),
+        _ if message.starts_with(UNEXPECTED) && before_comment(rest).contains('=') => {
+            "one key stands in a line; write each in a line of its own".to_owned()
+        }
         _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(',') => {
-            let value = line
-                .split_once('=')
-                .map_or("", |(_, value)| bare_value(value));
-            match value.contains(',') {
-                true => format!("a text is needed in quotes; write {value:?}"),
+            match line_value.contains(',') {
+                true => in_quotes(line_value),
                 false => "no comma ends a line; remove it".to_owned(),
             }
         }
@@ -353,37 +356,17 @@ impl Key {
     }
 }
 
-/// The tier and the name of a key that is its `kind` but for capitals: without a kind, no other
-/// key of the tier can be checked.
-fn misspelt_kind<'k>(path: &'k str, keys: &[Key]) -> Option<(&'k str, &'k str)> {
-    let (tier, name) = path
-        .strip_prefix(TIERS)?
-        .strip_prefix('.')?
-        .split_once('.')?;
-    let kind = format!("{TIERS}.{tier}.kind");
-    let is_meant = name.eq_ignore_ascii_case("kind") && keys.iter().all(|it| it.path != kind);
-    is_meant.then_some((tier, name))
+/// The name that was meant for a table, or for a key that is wrong in its capitals alone: the value
+/// is read all the same.
+fn meant_name(name: &str, node: &Node<'_>, what: &str) -> Option<String> {
+    let names: Vec<&str> = what.split('`').skip(3).step_by(2).collect();
+    let is_unknown = what.starts_with(NO_SUCH_KEY) && known_elsewhere(name, &names).is_none();
+    let meant = meant(name, names.into_iter()).filter(|_| is_unknown)?;
+    (node.get_ref().is_table() || name.eq_ignore_ascii_case(meant)).then(|| meant.to_owned())
 }
 
-/// The value of a key in a table.
-fn below<'n, 't>(node: &'n mut DeValue<'t>, name: &str) -> Option<&'n mut DeValue<'t>> {
-    match node {
-        DeValue::Table(table) => table.get_mut(name).map(Spanned::get_mut),
-        _ => None,
-    }
-}
-
-fn rename_to_kind(root: &mut DeValue<'_>, tier: &str, name: &str) {
-    let tier = below(root, TIERS).and_then(|tiers| below(tiers, tier));
-    if let Some(DeValue::Table(keys)) = tier {
-        if let Some((key, value)) = keys.remove_entry(name) {
-            keys.insert(Spanned::new(key.span(), "kind".into()), value);
-        }
-    }
-}
-
-/// Gives a key the value that is meant, and takes it out where that is not known: false. None
-/// where it is not there.
+/// Gives a key the value or the name that is meant, and takes it out where that is not known:
+/// false, as with a name. None where it is not there.
 fn change(node: &mut DeValue<'_>, key: &Key, what: &str) -> Option<bool> {
     let mut is_mended = None;
     let mut keep = |name: Range<usize>, node: &mut Node<'_>| {
@@ -397,11 +380,14 @@ fn change(node: &mut DeValue<'_>, key: &Key, what: &str) -> Option<bool> {
     };
     match node {
         DeValue::Table(table) => {
-            let all = mem::take(table).into_iter();
-            let kept = all.filter_map(|(name, mut node)| {
-                keep(name.span(), &mut node).then_some((name, node))
-            });
-            *table = kept.collect();
+            for (name, mut node) in mem::take(table) {
+                if keep(name.span(), &mut node) {
+                    table.insert(name, node);
+                } else if let Some(meant) = meant_name(name.get_ref(), &node, what) {
+                    let name = Spanned::new(name.span(), meant.into());
+                    table.entry(name).or_insert(node);
+                }
+            }
         }
         DeValue::Array(items) => {
             let all = mem::replace(items, DeArray::new()).into_iter();
@@ -477,6 +463,12 @@ fn description(value: &DeValue<'_>) -> String {
 
 /// What serde says, with the way out. What our own types say has it already.
 fn told(Key { path, is, .. }: &Key, what: &str) -> String {
+    // What our own types take as a text may be a number.
+    let unquoted = is.strip_prefix("the number ").and_then(|number| {
+        let rest = what.strip_prefix(&format!("{number:?}"))?;
+        Some(format!("{number}{rest}"))
+    });
+    let what = unquoted.as_deref().unwrap_or(what);
     let (problem, needed) = what.rsplit_once(", expected ").unwrap_or((what, ""));
     let names: Vec<&str> = needed.split('`').skip(1).step_by(2).collect();
     if problem.starts_with(NO_SUCH_KEY) {

@@ -138,6 +138,14 @@ impl Percent {
         decimal(text.strip_suffix('%')?.trim_end(), 100)
     }
 
+    /// The share that a number between 0 and 1 is, as in `0.25` for 25 %.
+    pub fn of_fraction(text: &str) -> Option<Percent> {
+        let hundredths = u32::try_from(decimal(text.trim(), 10_000)?).ok()?;
+        (1..10_000)
+            .contains(&hundredths)
+            .then_some(Percent(hundredths))
+    }
+
     /// So many hundredths of a percent.
     pub const fn of_hundredths(hundredths: u32) -> Self {
         Percent(hundredths)
@@ -167,7 +175,10 @@ impl FromStr for Percent {
     fn from_str(text: &str) -> Result<Self, String> {
         let hundredths = Percent::hundredths(text).ok_or_else(|| match text.parse::<u32>() {
             Ok(1..=1000) => format!("{text:?} is not a percentage; write \"{text}%\""),
-            _ => format!("{text:?} is not a percentage; write one such as \"25%\""),
+            _ => match Percent::of_fraction(text) {
+                Some(percent) => format!("{text:?} is not a percentage; write \"{percent}\""),
+                None => format!("{text:?} is not a percentage; write one such as \"25%\""),
+            },
         })?;
         let percent = u32::try_from(hundredths).map(Percent);
         match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {

@@ -43,6 +43,12 @@ const NETWORK: [&str; 17] = [
     "davfs",
 ];
 
+/// Whether a line is one of fstab that has swap.
+pub fn has_swap(line: &str) -> bool {
+    let fields: Vec<&str> = line.split_whitespace().take(3).collect();
+    matches!(fields[..], [device, point, "swap"] if !device.starts_with('#') && point != "=")
+}
+
 /// Mounts made at boot.
 #[derive(Debug, Clone, Default)]
 pub struct Fstab(Vec<Entry>);

@@ -131,7 +131,7 @@ fn offered(name: &str, message: &str) -> Vec<String> {
 /// What is not said of a value that a message offers: that it is wrong, too.
 #[test]
 fn every_value_that_a_message_offers_is_taken() {
-    const WRONG: &str = r#"-1|0|3|50|150|500|4096|65536|2000000|70000000000|1.5|true|""|"x"|"0"|"50"|"500"|"99999"|"80000000"|"150%"|"0%"|"1001%"|"4KB"|"1GB"|"xGB"|"min(50%, 4096)"|"min(50%, 4GB)"|"2h"|"1d"|"/x"|"/dev/x"|"zstd:99"|"zstd:3"|"lzo:3"|"zsdt"|"aes"|"aes-ecb-plain"|"a, b"|"luks"|"rando"|["x"]|["/"]|["zsdt"]|2026-11-29"#;
+    const WRONG: &str = r#"-1|0|3|50|150|500|4096|65536|2000000|70000000000|1.5|0.25|true|""|"x"|"0"|"0.5"|"50"|"500"|"99999"|"80000000"|"150%"|"0%"|"1001%"|"4KB"|"1GB"|"xGB"|"min(50%, 4096)"|"min(50%, 4GB)"|"2h"|"1d"|"/x"|"/dev/x"|"zstd:99"|"zstd:3"|"lzo:3"|"zsdt"|"zstd(level=3)"|"zstd9"|"aes"|"aes-ecb-plain"|"a, b"|"luks"|"rando"|["x"]|["/"]|["zsdt"]|2026-11-29"#;
     let wrong = |key: &Key, lines: &str| {
         let about = format!(".{}: ", key.name);
         let needed = match &*key.name {

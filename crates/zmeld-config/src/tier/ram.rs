@@ -328,13 +328,20 @@ impl Size {
         };
         let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
         match (self, bare(text)) {
-            (Size::Bytes(Bytes(0..BARE_MIN)), Some(number @ 1..)) => Err(format!(
-                "{text:?} is a number of bytes, less than 1 MiB; write \"{number}MiB\", or a \
-                 share as \"50%\""
-            )),
-            _ if nothing && is_bare => Err(format!(
-                "{text:?} is a number of bytes, less than a page of 4 KiB; {SUCH_AS}"
-            )),
+            (Size::Bytes(Bytes(0..BARE_MIN)), Some(number @ 1..)) => {
+                let percent = if number <= 100 { text } else { "50" };
+                Err(format!(
+                    "{text:?} is a number of bytes, less than 1 MiB; write \"{text}MiB\", or a \
+                     share as \"{percent}%\""
+                ))
+            }
+            _ if nothing && is_bare => {
+                let percent = Percent::of_fraction(text);
+                let way_out = percent.map_or(SUCH_AS.to_owned(), |it| format!("write \"{it}\""));
+                Err(format!(
+                    "{text:?} is a number of bytes, less than 1 MiB; {way_out}"
+                ))
+            }
             _ if nothing => Err(format!("{text:?} is less than a page of 4 KiB; {SUCH_AS}")),
             _ => Ok(self),
         }
@@ -402,7 +409,14 @@ mod tests {
         for (texts, said) in [
             (no_size, "is not a size; write \"50%\""),
             ("50 percent|min(50%, half)", "is not a size; write \"50%\""),
-            ("0|0.5", "is a number of bytes, less than a page"),
+            (
+                "0",
+                "is a number of bytes, less than 1 MiB; write \"50%\", \"",
+            ),
+            (
+                "0.125",
+                "is a number of bytes, less than 1 MiB; write \"12.5%\"",
+            ),
             (
                 "50|4096|1048575",
                 "is a number of bytes, less than 1 MiB; write \"",

@@ -5,7 +5,7 @@ use smart_default::SmartDefault;
 
 use super::swap::TierName;
 use crate::check::Check;
-use crate::codec::Codec;
+use crate::codec::{respelt, Codec};
 use crate::finding::{FindingId, Severity};
 use crate::key::{by, within};
 use crate::settings::{kernel_values, KernelValue};
@@ -42,7 +42,7 @@ pub fn compressor(text: &str) -> Result<String, String> {
     if ["zword-dense", "zword:2"].contains(&text) {
         return Ok("zword-dense".to_owned());
     }
-    let codec: Codec = text.parse()?;
+    let codec: Codec = respelt(text).as_deref().unwrap_or(text).parse()?;
     if codec.level.is_some() || codec.dict.is_some() {
         return Err(format!(
             "{text:?}: zswap takes no level and no dictionary; write just {:?}",

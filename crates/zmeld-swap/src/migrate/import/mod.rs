@@ -17,6 +17,7 @@ use std::fs;
 use std::path::Path;
 
 use zmeld_linux::config_files;
+use zmeld_linux::fstab::has_swap;
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -106,9 +107,7 @@ fn place_of(file: &Path, text: &str) -> Option<&'static str> {
         key if key.starts_with("[zram") => Some(ZRAM_GENERATOR),
         "ALGO" | "PERCENT" | "SIZE" | "PRIORITY" => Some(ZRAM_TOOLS),
         "EARLYOOM_ARGS" => Some(EARLYOOM),
-        _ if line.split_whitespace().nth(2) == Some("swap") && !line.starts_with('#') => {
-            Some(FSTAB)
-        }
+        _ if has_swap(line) => Some(FSTAB),
         _ => None,
     };
     named.or_else(|| lines.find_map(place))

@@ -526,7 +526,8 @@ fn codecs(
             rule = Some(parameters);
             continue;
         }
-        let codec = codec(name, parameters, line, into);
+        let mut left = |why: String| into.left(line, &why);
+        let codec = Codec::of_zram_generator(name, parameters, &mut left);
         match (priority, codec) {
             (_, None) => {}
             (0, Some(codec)) => device.codec = vec![codec],
@@ -558,38 +559,6 @@ fn codecs(
         );
     }
     comment
-}
-
-fn codec(name: &str, parameters: &str, line: &SourceLine, into: &mut Imported) -> Option<Codec> {
-    let mut codec: Codec = match name.parse() {
-        Ok(codec) => codec,
-        Err(why) => {
-            into.left(line, &why);
-            return None;
-        }
-    };
-    for parameter in parameters
-        .split(',')
-        .map(str::trim)
-        .filter(|p| !p.is_empty())
-    {
-        let text = match parameter.split_once('=') {
-            Some(("level", level)) => format!("{name}:{level}"),
-            Some(("dict", path)) => format!("{name}:dict={path}"),
-            _ => {
-                into.left(line, &format!("parameter {parameter:?} of {name}"));
-                continue;
-            }
-        };
-        match text.parse::<Codec>() {
-            Ok(with) => {
-                codec.level = with.level.or(codec.level);
-                codec.dict = with.dict.or(codec.dict);
-            }
-            Err(why) => into.left(line, &why),
-        }
-    }
-    Some(codec)
 }
 
 /// Imports zram's `recompress` parameters, as far as a rule has them.
