@@ -149,7 +149,10 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     };
     let s = if count == 1 { "" } else { "s" };
     let said = match count {
-        0 if is_empty && findings.is_empty() => "nothing is asked for".to_owned(),
+        0 if is_empty && findings.is_empty() => match files.is_empty() {
+            true => "nothing is asked for".to_owned(),
+            false => "empty".to_owned(),
+        },
         0 => found,
         count => format!("{count} tier{s}, {found}"),
     };
@@ -165,22 +168,20 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-/// What mistakes keep from being checked. A mistake in a file that is of no key ends the reading.
+/// What mistakes keep from being checked.
 fn unchecked(problems: &[Finding]) -> String {
     let is_mistake =
         |found: &&Finding| found.severity == Severity::Critical && found.place.is_some();
-    let mistakes: Vec<&Finding> = problems.iter().filter(is_mistake).collect();
-    let (s, once) = match mistakes.len() {
+    let count = problems.iter().filter(is_mistake).count();
+    let (s, once) = match count {
         0 => return String::new(),
         1 => ("", "it is mended"),
         _ => ("s", "they are mended"),
     };
-    let hidden = match mistakes.iter().any(|it| it.about.is_empty()) {
-        true => "other keys and warnings are",
-        false => "what several keys, or this machine, make of it is",
-    };
-    let count = mistakes.len();
-    format!("{count} mistake{s}; {hidden} checked once {once}\n")
+    format!(
+        "{count} mistake{s}; what could not be read, and what several keys, or this machine, make \
+         of the file is checked once {once}\n"
+    )
 }
 
 fn tell(found: &Finding) {
@@ -228,7 +229,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
     let how = match is_asked_for {
         _ if is_without => "; every tier is switched off: zmeld up sets up none",
-        false => "; looked at with the tiers that zmeld up would take",
+        false => "; zmeld up would choose the tiers, and that choice was checked",
         true if count == 0 => "; looked at with the tiers that are set up",
         true => "",
     };
