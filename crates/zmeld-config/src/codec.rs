@@ -162,7 +162,13 @@ pub(super) fn respelt(text: &str) -> Option<String> {
     }
     let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let level = &text[name.len()..];
-    let found = format!("{}:{level}", name.trim_end_matches(['-', '_', '=', ' ']));
+    let (name, between) = name.split_at(name.trim_end_matches(['-', '_', '=', ' ']).len());
+    // Between a name and a level of its own sign stands something else.
+    let sign = match between.len() > 1 && between.ends_with('-') {
+        true => "-",
+        false => "",
+    };
+    let found = format!("{name}:{sign}{level}");
     found.parse::<Codec>().is_ok().then_some(found)
 }
 

@@ -236,8 +236,12 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         names.contains(&&*value) || names.iter().any(is_near)
     };
     let line = source.line(at).trim();
-    let (key, line_value) = line.split_once('=').unwrap_or((line, ""));
-    let (key, line_value) = (key.trim(), bare_value(line_value));
+    let line_value = bare_value(line.split_once('=').map_or("", |(_, value)| value));
+    // The last of a dotted one, or of an inline table.
+    let before = source.text.get(..at).unwrap_or_default();
+    let before = before.trim_end_matches([' ', '\t', '=', '"', '\'']);
+    let is_of_key = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let key = before.rsplit(|c| !is_of_key(c)).next().unwrap_or_default();
     let is_word = value.starts_with(char::is_alphabetic) || message.starts_with(UNQUOTED);
     if is_word && !value.is_empty() && UNQUOTED_WORDS.iter().any(|it| message.starts_with(it)) {
         return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
@@ -488,7 +492,11 @@ fn told(Key { path, is, .. }: &Key, what: &str) -> String {
     }
     if path.ends_with(".codec") {
         let names: Vec<&str> = text.trim_matches('"').split(',').map(str::trim).collect();
-        if names.len() > 1 && names.iter().all(|name| name.parse::<Codec>().is_ok()) {
+        let is_list = names
+            .iter()
+            .enumerate()
+            .all(|(at, name)| name.parse::<Codec>().is_ok() && !names[..at].contains(name));
+        if names.len() > 1 && is_list {
             return format!("is {is}; write {names:?}");
         }
     }

@@ -182,11 +182,13 @@ fn every_value_that_a_message_offers_is_taken() {
 #[test]
 fn keys_that_are_true_or_false_are_offered_both() {
     for key in KEYS.iter() {
-        let is_offered = |value: &str| {
-            let found = said(&format!("{}{} = {value}\n", head(key), key.name));
+        let is_offered = |name: &str, value: &str| {
+            let found = said(&format!("{}{name} = {value}\n", head(key)));
             found.iter().any(|it| it.ends_with("write true or false"))
         };
-        assert_eq!(is_offered("3"), is_offered("ja"), "{key:?}");
+        for name in [key.name.to_owned(), format!("\"{}\"", key.name)] {
+            assert_eq!(is_offered(&name, "3"), is_offered(&name, "ja"), "{key:?}");
+        }
     }
 }
 
