@@ -207,7 +207,7 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
         false => "",
     };
     let text = format!(
-        "Disk size {} ({} % of RAM) with a memory limit of {} ({} %): {}.{why}",
+        "Set up swap of {} in RAM ({} % of it) with a memory limit of {} ({} %): {}.{why}",
         bytes(sizing.size_bytes),
         sizing.size_percent,
         bytes(sizing.memory_limit_bytes),

@@ -25,15 +25,19 @@ pub struct Asked {
     pub programs: bool,
 }
 
-/// For the terminal and Markdown, or with `plots` for the page.
-pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
+/// For the terminal and Markdown, or for the page.
+pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
+    let gain = match result.recommended.is_some() && result.pages.compressible() > 0 {
+        true => gain_section(result),
+        false => Section::new(""),
+    };
     // On a terminal the last lines are what is seen first, on a page the first.
-    if plots {
+    if is_page {
         document = document
-            .section(advice_section(result))
-            .section(picture_section(result));
+            .section(gain.clone())
+            .section(advice_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
         document = document.section(memory_section(result, asked));
@@ -42,8 +46,8 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         if result.told_codec().is_some() {
             document = document.section(codec_section(result));
         }
-        if result.recommended.is_some() {
-            document = document.section(gain_section(result));
+        if !is_page {
+            document = document.section(gain);
         }
         document = document
             .section(program_section(result, asked))
@@ -52,7 +56,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     document = document
         .section(cold_section(result))
         .section(limits_section(result));
-    if !plots {
+    if !is_page {
         document = document.section(advice_section(result));
     }
     let machine = &result.machine;
@@ -90,13 +94,13 @@ fn predicted_for(result: &ScanResult) -> String {
 
 fn lead(result: &ScanResult) -> String {
     let prefix = match (result.interrupted, result.is_whole()) {
-        (true, _) => "Stopped before the end; of what was read: ",
-        (false, false) => "Incomplete, without other users' processes (see What to do): ",
+        (true, _) => "Stopped before the end: figures are of what was read. ",
+        (false, false) => "Incomplete, without other users' processes (see What to do). ",
         (false, true) => "",
     };
     let pages = &result.pages;
     if pages.total == 0 {
-        return format!("{prefix}no page was read.");
+        return format!("{prefix}No page was read.");
     }
     let Some(codec) = result.told_codec() else {
         let what = match pages.compressible() {
@@ -116,7 +120,8 @@ fn lead(result: &ScanResult) -> String {
     };
     let given = pages.given(result.zero_pages_credited);
     format!(
-        "{prefix}{} of pages{} would take {plain} with {} ({}x){and_melded}.",
+        "{prefix}{}{} of pages{} would take {plain} with {} ({}x){and_melded}.",
+        gain_words(result),
         bytes(given * result.page_size),
         if given < pages.total {
             ", those of zeros left out,"
@@ -125,6 +130,30 @@ fn lead(result: &ScanResult) -> String {
         },
         codec.codec,
         size::tenths(codec.effective_ratio),
+    )
+}
+
+/// The gain of the advised swap and the share of RAM that this is known from.
+fn gain_words(result: &ScanResult) -> String {
+    if result.recommended.is_none() {
+        return String::new();
+    }
+    let read = result.pages.total * result.page_size;
+    let share = percent((read as f64 / result.ram_bytes.max(1) as f64).min(1.0));
+    let sizing = result.recommendation.as_ref();
+    let Some(sizing) = sizing.and_then(|to| to.sizing.as_ref()) else {
+        return format!("{share} of RAM was measured. ");
+    };
+    let whose = match result.ram_bytes == result.machine.ram_bytes {
+        true => "This machine".to_owned(),
+        false => format!("A machine with {} of RAM", bytes(result.ram_bytes)),
+    };
+    format!(
+        "{whose} would gain {} of memory with {} of swap in RAM, if all its pages are like the \
+         {} that were measured, {share} of RAM. ",
+        size::signed(sizing.gains_bytes),
+        bytes(sizing.size_bytes),
+        bytes(read),
     )
 }
 
@@ -148,7 +177,12 @@ fn memory_section(result: &ScanResult, asked: Asked) -> Section {
         pages.total * result.page_size,
         1.0
     ]);
-    let section = Section::new("What the pages are").table(table);
+    let section = Section::new("What the pages are");
+    let section = match result.told_codec().filter(|_| pages.compressible() > 0) {
+        Some(codec) => section.plot(becomes(result, codec)),
+        None => section,
+    };
+    let section = section.table(table);
     match where_they_are(result, asked) {
         values if values.is_empty() => section,
         values => section.values(values),
@@ -267,9 +301,16 @@ fn codec_section(result: &ScanResult) -> Section {
             percent(result.sample.interval)
         )
     };
-    Section::new("Codecs")
-        .paragraph(how)
-        .table(main_table(result))
+    let section = Section::new("Codecs").paragraph(how);
+    let section = match result.told_codec() {
+        Some(codec) => section.plot(sizes(result, codec)),
+        None => section,
+    };
+    let section = match result.codecs.len() {
+        0 | 1 => section,
+        _ => section.plot(speeds(result)),
+    };
+    section.table(main_table(result))
 }
 
 fn gain_section(result: &ScanResult) -> Section {
@@ -278,27 +319,33 @@ fn gain_section(result: &ScanResult) -> Section {
         return section;
     };
     let signed = |bytes: i64| bytes as f64;
-    let read = result.pages.total * result.page_size;
-    let title = format!("A full device of such pages with {}", codec.codec);
+    let title = format!("Swap in RAM with {}, full of such pages", codec.codec);
+    let ram = result.ram_bytes as f64;
+    let bars = Bars::new(
+        "Pages that the machine holds with swap in RAM",
+        "pages",
+        Unit::Bytes,
+    )
+    .parts(["RAM", "gained"])
+    .coloured([0, PARTS.len()])
+    .stack("as it is", [ram, 0.0]);
+    let bars = codec.gains.iter().fold(bars, |bars, gain| {
+        let name = format!("{} of swap", bytes(gain.disksize_bytes));
+        bars.stack(&name, [ram, signed(gain.gained_bytes)])
+    });
     let mut table = zmeld_report::table!(&title, for gain in &codec.gains,
-        Column::text("disk size") => format!("{} % of RAM", gain.disksize_percent),
-        Column::bytes("size") => gain.disksize_bytes,
+        Column::text("size") => format!("{} % of RAM", gain.disksize_percent),
+        Column::bytes("pages") => gain.disksize_bytes,
         Column::bytes("takes") => gain.memory_bytes,
         Column::bytes("gains") => signed(gain.gained_bytes),
         Column::bytes("melded").key("melded_gains_bytes") => signed(gain.melded_gained_bytes),
         Column::bytes("machine holds") => signed(gain.holds_bytes),
     );
     table.note(
-        "Disk size: pages that the device can hold, before compression. Takes: RAM of a full \
-         device, its table included; gains: disk size less that. Machine holds: RAM plus the \
-         gain.",
+        "Pages: before compression. Takes: RAM of full swap, its table included; gains: pages \
+         less that. Machine holds: RAM plus the gain.",
     );
-    table.note(format!(
-        "Valid as far as pages that are swapped out are like the {} that were read, {} of RAM.",
-        bytes(read),
-        percent(read as f64 / result.ram_bytes.max(1) as f64)
-    ));
-    section.table(table)
+    section.plot(bars).table(table)
 }
 
 fn duplicate_section(result: &ScanResult) -> Section {
@@ -309,7 +356,20 @@ fn duplicate_section(result: &ScanResult) -> Section {
     }
     let size = |pages: u64| bytes(pages * result.page_size);
     let mut values = vec![
-        ("contents that repeat".to_owned(), count(found.groups)),
+        (
+            "repeated".to_owned(),
+            format!(
+                "{} content{}, {} extra cop{}",
+                count(found.groups),
+                plural(found.groups),
+                count(result.pages.duplicate),
+                if result.pages.duplicate == 1 {
+                    "y"
+                } else {
+                    "ies"
+                }
+            ),
+        ),
         (
             "melding would drop".to_owned(),
             format!("{} before compression", size(result.pages.duplicate)),
@@ -380,6 +440,11 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         true => usize::MAX,
         false => PROGRAMS_SHOWN,
     };
+    let is_measured = |program: &Program| program.compressed_bytes.is_some();
+    let section = match result.programs.iter().any(is_measured) {
+        true => section.plot(by_program(result, codec)),
+        false => section,
+    };
     let mut table = programs(result, most);
     let more = match result.programs.len().saturating_sub(most) {
         0 => String::new(),
@@ -406,32 +471,6 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         codec.codec
     ));
     section.table(table)
-}
-
-/// A page's opening: what pages become, how small, and whose.
-fn picture_section(result: &ScanResult) -> Section {
-    let section = Section::new("");
-    let Some(codec) = result
-        .told_codec()
-        .filter(|_| result.pages.compressible() > 0)
-    else {
-        return section;
-    };
-    let section = section
-        .plot(becomes(result, codec))
-        .plot(sizes(result, codec));
-    let section = match result.codecs.len() {
-        0 | 1 => section,
-        _ => section.plot(speeds(result)),
-    };
-    match result
-        .programs
-        .iter()
-        .any(|it| it.compressed_bytes.is_some())
-    {
-        true => section.plot(by_program(result, codec)),
-        false => section,
-    }
 }
 
 /// Pages by what becomes of them: the first two have the same colours in the histogram of sizes.
@@ -523,12 +562,20 @@ fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
     })
 }
 
-/// A program with the last name of its control group.
+/// A program with the last name of its control group, unless that is a hash.
 fn named(program: &Program) -> String {
     match program.group.rsplit('/').next() {
-        None | Some("") => program.program.clone(),
-        Some(group) => format!("{} ({})", program.program, text::shorten(group, 12)),
+        Some(group) if !group.is_empty() && !is_hash(group) => {
+            format!("{} ({})", program.program, text::shorten(group, 12))
+        }
+        _ => program.program.clone(),
     }
+}
+
+/// Whether a name has the number that a container or a pod was given.
+fn is_hash(name: &str) -> bool {
+    let mut runs = name.split(|letter: char| !letter.is_ascii_hexdigit());
+    runs.any(|run| run.len() >= 12)
 }
 
 fn cold_section(result: &ScanResult) -> Section {
@@ -600,6 +647,27 @@ mod tests {
     use crate::result::PageCounts;
 
     #[test]
+    fn a_bar_is_not_named_after_a_hash() {
+        let id = "25aba0c6fe1d4f3a9d5c2b7e8f60a1b2";
+        let pod = "kubepods-pod0a1b2c3d_1111_2222_3333_444455556666.slice";
+        for (group, name) in [
+            ("/web", "cargo (web)"),
+            ("/system.slice/db.service", "cargo (db.service)"),
+            ("", "cargo"),
+            (&format!("/docker/{id}"), "cargo"),
+            (&format!("/system.slice/docker-{id}.scope"), "cargo"),
+            (&format!("/kubepods.slice/{pod}"), "cargo"),
+        ] {
+            let program = Program {
+                program: "cargo".to_owned(),
+                group: group.to_owned(),
+                ..Program::default()
+            };
+            assert_eq!(named(&program), name, "{group}");
+        }
+    }
+
+    #[test]
     fn the_headline_has_the_pages_that_the_ratio_is_of() {
         let mut result = ScanResult {
             page_size: 4096,
@@ -623,6 +691,9 @@ mod tests {
         assert_eq!(lead(&result), said);
         result.zero_pages_credited = true;
         assert!(lead(&result).starts_with("3.91 MiB of pages would take"));
+        result.recommended = Some("lz4".to_owned());
+        result.ram_bytes = 40_960_000;
+        assert!(lead(&result).starts_with("10.0 % of RAM was measured. 3.91 MiB of pages"));
         result.advice.push(others_processes(2, 0, false));
         assert!(lead(&result).starts_with("Incomplete, without other users' processes"));
     }

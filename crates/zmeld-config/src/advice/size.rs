@@ -203,7 +203,8 @@ pub fn rounded(ratio: f64) -> f64 {
     (ratio * 10.0).round() / 10.0
 }
 
-fn signed(value: i64) -> String {
+/// Bytes that may be below zero, in words.
+pub fn signed(value: i64) -> String {
     match value {
         0.. => bytes(value.unsigned_abs()),
         _ => format!("-{}", bytes(value.unsigned_abs())),
