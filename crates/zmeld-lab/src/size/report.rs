@@ -35,12 +35,22 @@ fn swaps(search: &SizeSearch, of: &VariantSearch) -> bool {
     variants.any(|variant| variant.name == of.name && variant.swaps())
 }
 
-/// An answer that is as close as was asked for is one figure, any other an interval.
-fn amount(least: &Least) -> String {
+/// The store that comes on top of a limit.
+fn store_above(search: &SizeSearch, least: &Least) -> u64 {
+    match search.question.basis {
+        Basis::Group => least.store_bytes,
+        Basis::Machine => 0,
+    }
+}
+
+/// The RAM with the store. An answer that is as close as was asked for is one figure, any other
+/// an interval.
+fn amount(least: &Least, store: u64) -> String {
+    let most = bytes(least.bytes + store);
     match (least.resolved, least.does_not_bytes) {
-        (_, 0) => format!("at most {}", bytes(least.bytes)),
-        (true, _) => format!("at least {}", bytes(least.bytes)),
-        (false, low) => format!("{} to {}", bytes(low), bytes(least.bytes)),
+        (_, 0) => format!("at most {most}"),
+        (true, _) => format!("at least {most}"),
+        (false, low) => format!("{} to {most}", bytes(low + store)),
     }
 }
 
@@ -53,19 +63,25 @@ fn answer(search: &SizeSearch) -> String {
     if found.is_empty() {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
-    found.sort_by_key(|&(swaps, least, _)| (!swaps, least.bytes));
+    let whole = |least: &Least| least.bytes + store_above(search, least);
+    found.sort_by_key(|&(swaps, least, _)| (!swaps, whole(least)));
     let without = found.iter().find(|it| !it.0).map(|it| it.1);
     let is_no_less = |least: &Least| {
-        without.is_some_and(|all| all.resolved && least.resolved && least.bytes >= all.bytes)
+        without.is_some_and(|all| all.resolved && least.resolved && whole(least) >= all.bytes)
     };
     let mut parts: Vec<String> = without
-        .map(|least| format!("{} of RAM without swap", amount(least)))
+        .map(|least| format!("{} of RAM without swap", amount(least, 0)))
         .into_iter()
         .collect();
     for (_, least, variant) in found.iter().filter(|it| it.0) {
+        let store = store_above(search, least);
+        let of_store = match store {
+            0 => String::new(),
+            store => format!(", {} of it the store", bytes(store)),
+        };
         parts.push(match is_no_less(least) {
             true => format!("{} does not lower that", variant.name),
-            false => format!("{} with {}", amount(least), variant.name),
+            false => format!("{} with {}{of_store}", amount(least, store), variant.name),
         });
     }
     let footprint = match search.footprint_bytes {
@@ -78,7 +94,8 @@ fn answer(search: &SizeSearch) -> String {
 fn answers_table(search: &SizeSearch) -> Table {
     let all = || search.variants.iter().filter(|it| it.left_out.is_none());
     let found = all().filter_map(|variant| variant.least.filter(|least| !least.unlimited));
-    let best = found.map(|least| least.bytes).min();
+    let whole = |least: &Least| least.bytes + store_above(search, least);
+    let best = found.map(|least| whole(&least)).min();
     let mut table = zmeld_report::table!("Least RAM", for variant in all(),
         where {
             let least = variant.least.as_ref();
@@ -92,13 +109,13 @@ fn answers_table(search: &SizeSearch) -> Table {
         Column::ratio("time").with_interval() => step.map_or(Cell::Empty, slowdown),
         Column::count("faults") => median(|run| run.faults_major as f64),
         Column::bytes("store") => median(|run| run.store_max_bytes as f64),
-        ; strong if least.is_some_and(|least| best == Some(least.bytes))
+        ; strong if least.is_some_and(|least| best == Some(whole(least)))
     );
     table.note(
         "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
          too small. The other columns are of \
          runs with that limit: time over that without a limit, major faults, RAM of compressed pages. Marked (* or \
-         bold): the least of all.",
+         bold): the least of all, with its store.",
     );
     table
 }
@@ -147,11 +164,13 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
             .filter(move |it| swaps(search, it) == swapping);
         fit.filter_map(|it| Some((it, it.least?)))
     };
-    let best = of(true).min_by_key(|(_, least)| least.bytes);
+    let whole = |least: &Least| least.bytes + store_above(search, least);
+    let best = of(true).min_by_key(|(_, least)| whole(least));
     if let (Some((variant, least)), Some((_, without))) = (best, of(false).next()) {
-        let (with_store, of_what) = match asked.basis {
-            Basis::Group => (least.bytes + least.store_bytes, " with its store"),
-            Basis::Machine => (least.bytes, ""),
+        let with_store = whole(&least);
+        let of_what = match asked.basis {
+            Basis::Group => " with its store",
+            Basis::Machine => "",
         };
         let text = match with_store < without.does_not_bytes.max(1) {
             true => format!(

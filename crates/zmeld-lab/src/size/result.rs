@@ -435,6 +435,7 @@ impl SizeSearch {
 mod tests {
     use super::*;
     use crate::experiment::Kept;
+    use zmeld_report::Style;
 
     fn run(cost: f64) -> SizeRun {
         let finished = cost.is_finite();
@@ -491,6 +492,13 @@ mod tests {
         let least = search.variants[0].least.unwrap();
         assert!(least.resolved && least.bytes == 80 << 20, "{least:?}");
         assert!(least.does_not_bytes as f64 * 1.05 >= least.bytes as f64 - 4096.0);
+        let said = crate::size::report::document(&search).to_text(&Style::plain(300));
+        let with_store = " needs at least 87.0 MiB with ";
+        assert!(said.contains(with_store), "{said}");
+        assert!(said.contains(", 7.00 MiB of it the store."), "{said}");
+        search.question.basis = Basis::Machine;
+        let said = crate::size::report::document(&search).to_text(&Style::plain(300));
+        assert!(said.contains(" needs at least 80.0 MiB with "), "{said}");
         // The other variants have nothing yet.
         assert!(search.variants[1].least.is_none() && !search.is_complete());
     }

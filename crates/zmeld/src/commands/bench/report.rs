@@ -12,7 +12,7 @@ use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::statistics::sample::median;
 use zmeld_report::statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_report::statistics::{Comparison, Direction, Interval, Verdict};
-use zmeld_report::units::{bytes, percent, ratio, seconds};
+use zmeld_report::units::{bytes, percent, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
@@ -554,7 +554,6 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
 
 pub fn recipes(recipes: &[Recipe]) -> Document {
     let told = |recipe: &Recipe| {
-        let minutes = seconds(recipe.minutes * 60.0);
         let needs = recipe.uses();
         let needs = needs.iter().map(|need| match &**need {
             "zmeld.ko" => ", zmeld.ko if there".to_owned(),
@@ -563,7 +562,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
         let needs: String = needs.collect();
         (
             recipe.name.clone(),
-            format!("{} ({minutes}{needs})", recipe.question),
+            format!("{} ({} minutes{needs})", recipe.question, recipe.minutes),
         )
     };
     Document::new("Recipes")

@@ -27,13 +27,13 @@ The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
 
   'python3 job.py' needs at least 217 MiB of RAM without swap; at most
-  6.10 MiB with zram lzo-rle.
+  13.5 MiB with zram lzo-rle, 7.44 MiB of it the store.
 
   variant                          least RAM        time  faults     store
   no swap         216.7 MiB (205.0 to 216.7)           –       –         –
   zram lzo-rle *        6.1 MiB (0.0 to 6.1)  1.0x ± 0.3     474  7.44 MiB
 
-  * marks the least of all.";
+  * marks the least of all, with its store.";
 
 /// Arguments of `zmeld bench size`.
 #[derive(Debug, Args)]
