@@ -58,6 +58,9 @@ pub(super) fn known_elsewhere(wrong: &str, names: &[&str]) -> Option<String> {
         key @ ("device" | "file") if has("max_pool_percent") => Some(format!(
             "zswap has no {key}: put it into a tier with kind = \"disk\""
         )),
+        "linux" if has("no-balancing") => Some(
+            "it is called no-balancing now: what Linux does is no-balancing or autonuma".to_owned(),
+        ),
         "path" if has("file") => Some("write file, or device for a partition".to_owned()),
         // zswap calls a codec as the kernel does.
         "codec"

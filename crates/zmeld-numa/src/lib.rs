@@ -17,7 +17,7 @@
 //! let source = ScenarioText::new("[workload]\nprocesses = 20\n".into(), "example".into())?;
 //! let scenario = source.scenario()?;
 //! let runs = Replications::run(&scenario.case, &scenario.policies, scenario.seed, 10);
-//! let gain = runs.gain(PolicyName::OnDemand, PolicyName::Linux).expect("both are run by default");
+//! let gain = runs.gain(PolicyName::OnDemand, PolicyName::NoBalancing).expect("both are run by default");
 //! assert!(gain.value > -0.5 && gain.value < 0.5);
 //! # Ok::<(), zmeld_numa::Error>(())
 //! ```

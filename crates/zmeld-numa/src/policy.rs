@@ -49,7 +49,7 @@ pub(crate) struct ScanRequest {
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// Pages never move.
-    Linux,
+    NoBalancing,
     /// The whole address space moves with the process.
     Full,
     /// Pages move at their next touch after a move.
@@ -76,9 +76,9 @@ pub struct PolicyDescription {
 /// Every policy, the study's three first.
 pub const ALL: &[PolicyDescription] = &[
     PolicyDescription {
-        name: PolicyName::Linux,
+        name: PolicyName::NoBalancing,
         rule: "Pages are placed on the node that first touches them and never move; a process that is moved leaves them behind.",
-        source: "Linux 2.6 without NUMA balancing (mm/mempolicy.c, MPOL_DEFAULT); the study's baseline",
+        source: "kernel.numa_balancing=0 (mm/mempolicy.c, MPOL_DEFAULT); the study's baseline, Linux 2.6",
     },
     PolicyDescription {
         name: PolicyName::Full,
@@ -115,7 +115,7 @@ impl PolicyName {
     /// The name as users write it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Linux => "linux",
+            Self::NoBalancing => "no-balancing",
             Self::Full => "full",
             Self::OnDemand => "on-demand",
             Self::Autonuma => "autonuma",

@@ -61,7 +61,7 @@ struct ScenarioSpec {
     #[default = 30]
     replications: u64,
     #[default(vec![
-        PolicyName::Linux,
+        PolicyName::NoBalancing,
         PolicyName::Autonuma,
         PolicyName::Full,
         PolicyName::OnDemand,

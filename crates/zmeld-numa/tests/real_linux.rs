@@ -79,7 +79,7 @@ fn agrees_with_the_recorded_boot() {
         .map(|(counter, value)| (counter, value.parse().expect("a count")))
         .collect();
     for (way, policy) in [
-        ("linux", PolicyName::Linux),
+        ("linux", PolicyName::NoBalancing),
         ("full", PolicyName::Full),
         ("autonuma", PolicyName::Autonuma),
     ] {
@@ -104,7 +104,7 @@ fn agrees_with_the_recorded_boot() {
             );
             // The kernel counts migrate_pages(2) elsewhere, with the pages of the program and of its files.
             let (ours, stayed_max) = match policy {
-                PolicyName::Linux => (0, 0),
+                PolicyName::NoBalancing => (0, 0),
                 PolicyName::Full => (PAGES, 0),
                 _ => (PAGES, LEFT_BEHIND),
             };

@@ -573,7 +573,11 @@ fn compare(
         },
     };
     let mut moves = 0;
-    for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
+    for policy in [
+        PolicyName::NoBalancing,
+        PolicyName::OnDemand,
+        PolicyName::Full,
+    ] {
         let ours = case.simulate(policy, &plans, Recording::TOTALS);
         let simple = Simple::new(machine, rules, policy, full, &plans).run();
         let each = ours.processes.iter().map(|p| (p.finish, p.remote_refs));

@@ -96,7 +96,7 @@ fn one_move_costs_what_the_rules_say() {
         ..PolicySettings::default()
     };
     for (policy, expected) in [
-        (PolicyName::Linux, look + switch + after * remote),
+        (PolicyName::NoBalancing, look + switch + after * remote),
         (
             PolicyName::OnDemand,
             look + switch + pages * (pte + fault + own + copy) + after * local,
@@ -109,13 +109,13 @@ fn one_move_costs_what_the_rules_say() {
         let outcome = run(&machine, &rules, &plans, policy, &settings);
         assert_eq!(outcome.processes[0].finish, expected, "{policy}");
         assert_eq!(outcome.counters.node_moves, 1, "{policy}");
-        let moved = if policy == PolicyName::Linux {
+        let moved = if policy == PolicyName::NoBalancing {
             0
         } else {
             pages
         };
         assert_eq!(outcome.counters.numa_pages_migrated, moved, "{policy}");
-        let (stayed, distance_cost) = (policy == PolicyName::Linux, after * 150_000);
+        let (stayed, distance_cost) = (policy == PolicyName::NoBalancing, after * 150_000);
         assert_eq!(
             outcome.stalls.remote,
             if stayed { distance_cost } else { 0 },
@@ -167,7 +167,7 @@ fn without_migration_it_is_an_m_m_c_queue() {
         let sample = |replication| {
             let plans = workload.plans(&machine, 3, replication);
             let settings = PolicySettings::default();
-            let outcome = run(&machine, &rules, &plans, PolicyName::Linux, &settings);
+            let outcome = run(&machine, &rules, &plans, PolicyName::NoBalancing, &settings);
             let steady = &outcome.processes[1000..];
             steady
                 .iter()
@@ -289,7 +289,7 @@ proptest! {
         prop_assert!(c.numa_hint_faults <= c.numa_pte_updates && c.numa_hint_faults_local <= c.numa_hint_faults);
         prop_assert!(c.next_touch_faults <= c.pages_unmapped);
         prop_assert_eq!(c.numa_hit + c.numa_miss, c.pages_touched);
-        if matches!(policy, PolicyName::Linux | PolicyName::Interleave | PolicyName::FirstTouch) {
+        if matches!(policy, PolicyName::NoBalancing | PolicyName::Interleave | PolicyName::FirstTouch) {
             prop_assert_eq!(c.numa_pages_migrated, 0);
         }
         if policy == PolicyName::FirstTouch {

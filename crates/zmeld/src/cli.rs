@@ -53,7 +53,6 @@ pub enum Command {
     Enable(crate::commands::enable::EnableArgs),
     /// Put everything back, now and for every boot
     Disable(crate::commands::enable::DisableArgs),
-    Numa(Box<crate::commands::numa::NumaArgs>),
     /// How are memory's tiers doing, and what is wrong with them?
     Status(crate::commands::status::StatusArgs),
     /// Tiers, findings and whose pages are in swap, live
@@ -82,6 +81,7 @@ pub enum Command {
     Man,
     /// Write shell completions to standard output
     Completions(CompletionsArgs),
+    Numa(Box<crate::commands::numa::NumaArgs>),
 }
 
 impl Command {

@@ -40,7 +40,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let settings = Section::new("On a machine of your own").list([
         "numastat -p PID shows on which nodes a program's memory is: where nearly all is on one, \
          there is nothing to move.",
-        "Whether moving pays, the load decides: time it with sysctl kernel.numa_balancing=0 (linux, \
+        "Whether moving pays, the load decides: time it with sysctl kernel.numa_balancing=0 (no-balancing, \
          above) and 1 (autonuma), and bound to a node: numactl --cpunodebind=0 --membind=0 PROGRAM. \
          Linux does not have full and on-demand.",
         "Another machine or load to simulate: --machine host, --set workload.processes=N \
@@ -258,7 +258,7 @@ mod tests {
                 "processes = 16",
                 "16 processes on 64 processors no process was moved",
             ),
-            ("processes = 256", "faster than linux"),
+            ("processes = 256", "faster than no-balancing"),
             ("", "384 processes of 50 KB"),
             (
                 &*format!("{equal}16"),
@@ -271,7 +271,7 @@ mod tests {
             ),
             (
                 &*format!("{equal}90"),
-                "one run tells all. on-demand and full tie: each saves 8.1 % over linux.",
+                "one run tells all. on-demand and full tie: each saves 8.1 % over no-balancing.",
             ),
         ] {
             let text =
@@ -288,24 +288,27 @@ mod tests {
 
     #[test]
     fn the_best_is_named_only_where_it_stands_alone() {
-        use PolicyName::{Full, Linux, OnDemand};
+        use PolicyName::{Full, NoBalancing, OnDemand};
         let gains = |full: (f64, f64), on_demand: (f64, f64)| {
             let of = |(value, half_width)| Interval { value, half_width };
             [
-                (Linux, of((0.0, 0.0))),
+                (NoBalancing, of((0.0, 0.0))),
                 (Full, of(full)),
                 (OnDemand, of(on_demand)),
             ]
         };
         let said = |gains: &[(PolicyName, Interval)], apart: (f64, f64), samples: Samples| {
             let (value, half_width) = apart;
-            which_suits(Linux, gains, samples, |_, _| Interval { value, half_width })
+            which_suits(NoBalancing, gains, samples, |_, _| Interval {
+                value,
+                half_width,
+            })
         };
         let apart = gains((0.05, 0.01), (0.20, 0.02));
         let (faster, open, tied) = ((0.15, 0.02), (0.01, 0.03), (0.0, 0.0005));
         assert_eq!(
             said(&apart, faster, Samples::Several),
-            "on-demand is fastest: it saves 20.0 % over linux."
+            "on-demand is fastest: it saves 20.0 % over no-balancing."
         );
         let near = gains((0.17, 0.02), (0.20, 0.02));
         for (gains, pair) in [(&near, faster), (&apart, open)] {
@@ -317,10 +320,11 @@ mod tests {
         }
         assert_eq!(
             said(&near, tied, Samples::Several),
-            "on-demand and full tie: each saves 20.0 % over linux."
+            "on-demand and full tie: each saves 20.0 % over no-balancing."
         );
         let none = gains((0.01, 0.02), (-0.2, 0.02));
-        assert!(said(&none, faster, Samples::Several).starts_with("No policy is faster than linux"));
+        assert!(said(&none, faster, Samples::Several)
+            .starts_with("No policy is faster than no-balancing"));
         assert!(said(&apart, faster, Samples::Single).starts_with("With a single replication"));
         assert_eq!(
             precision(&apart, 50),

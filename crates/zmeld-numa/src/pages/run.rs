@@ -120,7 +120,7 @@ fn the_slowdown_tells_how_much_of_it_is_waiting_for_a_processor() {
         let case = &scenario.case;
         let plans = case.workload.plans(&case.machine, scenario.seed, 0);
         let totals = crate::engine::Recording::TOTALS;
-        case.simulate(PolicyName::Linux, &plans, totals)
+        case.simulate(PolicyName::NoBalancing, &plans, totals)
             .queued_share()
     };
     let (alone, crowded) = (queued_share(1), queued_share(1024));

@@ -78,7 +78,7 @@ fn question() -> Section {
              process's pages stay behind, and its accesses become slow. Should the pages follow?",
         )
         .list([
-            "linux: pages never move. New pages are placed near the processor, old ones stay.",
+            "no-balancing: pages never move. New pages are placed near the processor, old ones stay.",
             "full: the whole address space is copied at the moment the process is moved.",
             "on-demand: at the move all pages are marked not present; each is moved when it is next touched.",
         ])
@@ -114,7 +114,7 @@ fn claims(study: &Reproduction) -> Table {
         Column::text("verdict") => verdict(judged),
     );
     table.note(
-        "Percent of linux's total time. What else a figure's processes are like stands with it \
+        "Percent of no-balancing's total time. What else a figure's processes are like stands with it \
          below. Intervals are 95 %, from paired replications. Open: the interval reaches over what \
          is near enough, so chance may decide.",
     );
@@ -218,7 +218,7 @@ impl Figure {
     fn table(&self, measured: &[&MeasuredPoint]) -> Table {
         zmeld_report::table!(&format!("{}: every point", self.title), for m in measured,
             Column::text(&self.title.to_lowercase()) => (self.name)(&m.point),
-            Column::seconds("linux, total time").with_interval() => cell(m.linux_s),
+            Column::seconds("no-balancing, total time").with_interval() => cell(m.no_balancing_s),
             Column::percent("on-demand saves").with_interval() => share(m.on_demand_gain),
             Column::percent("full takes longer").with_interval() => share(m.full_loss),
             Column::number("moves between nodes") => m.node_moves,

@@ -10,9 +10,9 @@ use zmeld_report::statistics::mean::Interval;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Time that on-demand saves over linux, percent.
+    /// Time that on-demand saves over no-balancing, percent.
     OnDemandGain,
-    /// Time that full takes beyond linux's, percent.
+    /// Time that full takes beyond no-balancing's, percent.
     FullLoss,
 }
 

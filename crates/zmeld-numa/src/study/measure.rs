@@ -15,17 +15,17 @@ use zmeld_report::statistics::mean::Interval;
 pub struct MeasuredPoint {
     /// The load.
     pub point: StudyPoint,
-    /// Total time under linux, seconds.
-    pub linux_s: Interval,
-    /// Time that on-demand saves over linux, percent.
+    /// Total time under no-balancing, seconds.
+    pub no_balancing_s: Interval,
+    /// Time that on-demand saves over no-balancing, percent.
     pub on_demand_gain: Interval,
     /// The smallest such saving in any replication, percent.
     pub on_demand_worst: f64,
-    /// Time that full takes beyond linux's, percent.
+    /// Time that full takes beyond no-balancing's, percent.
     pub full_loss: Interval,
-    /// Moves of processes to another node under linux.
+    /// Moves of processes to another node under no-balancing.
     pub node_moves: f64,
-    /// Share of accesses under linux that were local.
+    /// Share of accesses under no-balancing that were local.
     pub local_share: f64,
 }
 
@@ -40,22 +40,22 @@ impl MeasuredPoint {
         let scenario = source.with(&point.settings())?;
         let runs = Replications::run(&scenario.case, &POLICIES, seed, replications);
         let gain = |policy| {
-            runs.gain(policy, PolicyName::Linux)
+            runs.gain(policy, PolicyName::NoBalancing)
                 .expect("the study runs this policy")
                 .scaled(100.0)
         };
         let mean = |name| {
-            runs.mean(PolicyName::Linux, name)
-                .expect("the study runs linux")
+            runs.mean(PolicyName::NoBalancing, name)
+                .expect("the study runs no-balancing")
         };
         let full = gain(PolicyName::Full);
         Ok(Self {
             point,
-            linux_s: mean("total_ms").scaled(0.001),
+            no_balancing_s: mean("total_ms").scaled(0.001),
             on_demand_gain: gain(PolicyName::OnDemand),
             on_demand_worst: 100.0
                 * runs
-                    .worst_gain(PolicyName::OnDemand, PolicyName::Linux)
+                    .worst_gain(PolicyName::OnDemand, PolicyName::NoBalancing)
                     .unwrap_or(0.0),
             full_loss: Interval {
                 value: -full.value,
@@ -75,4 +75,8 @@ impl MeasuredPoint {
     }
 }
 
-const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
+const POLICIES: [PolicyName; 3] = [
+    PolicyName::NoBalancing,
+    PolicyName::Full,
+    PolicyName::OnDemand,
+];

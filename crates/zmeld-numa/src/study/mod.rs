@@ -1,4 +1,4 @@
-//! The published study of page migration (linux, full, on-demand on four nodes), reproduced: its figures and tables
+//! The published study of page migration (no-balancing, full, on-demand on four nodes), reproduced: its figures and tables
 //! as claims that are computed, compared and judged.
 //!
 //! Published values are quoted as they stand in [`CLAIMS`]. The scenario with its free parameters is

@@ -78,7 +78,7 @@ impl<'m> Shapes<'_, 'm> {
         let least = smallest(every.iter().map(|m| m.on_demand_gain.low()));
         let worst = smallest(every.iter().map(|m| m.on_demand_worst));
         self.add(
-            "on-demand is never worse than linux",
+            "on-demand is never worse than no-balancing",
             least >= 0.0,
             format!("smallest gain at any point, lower end: {least:.2} %; worst single replication: {worst:.2} %"),
         );
@@ -145,7 +145,7 @@ impl<'m> Shapes<'_, 'm> {
     fn losses(&mut self) {
         let losses = RUN_TIMES_MS.map(|t| self.loss(at_run_time(t)));
         self.add(
-            "full closes in on linux as run time grows",
+            "full closes in on no-balancing as run time grows",
             losses.windows(2).take(5).all(|pair| pair[1] < pair[0]),
             format!("losses from 500 ms to 5 s: {}", list(&losses[..6])),
         );
@@ -168,7 +168,7 @@ impl<'m> Shapes<'_, 'm> {
         let last = by_load[by_load.len() - 1];
         let holds = LOADS[4..].windows(2).all(falls) && last < by_load[0].min(by_load[4]);
         self.add(
-            "full gets closer to linux as load grows",
+            "full gets closer to no-balancing as load grows",
             holds,
             format!(
                 "losses by load, {} to {} processes: {}",

@@ -57,7 +57,7 @@ pub struct NumaArgs {
 
 #[derive(Debug, Args)]
 struct Output {
-    /// Print JSON (schema zmeld.numa/1)
+    /// Print JSON (schema zmeld.numa/2)
     #[arg(long, global = true)]
     json: bool,
     /// Also write the result as one HTML page
@@ -154,7 +154,7 @@ fn show(output: &Output, page: &Document, body: &impl Serialize) -> anyhow::Resu
         output::write_page(file, page)?;
     }
     if output.json {
-        return output::print(&output::json(("zmeld.numa", 1), body));
+        return output::print(&output::json(("zmeld.numa", 2), body));
     }
     output::print_as_it_is(&page.to_text(&output::style()))
 }

@@ -111,7 +111,7 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
     let precision = format!("{open} of the 21 verdicts on numbers are open: with 2 replications");
     assert!(open > 0 && lead.contains(&precision), "{lead}");
     let begin = page.find("Published numbers beside ours").unwrap();
-    let table = &page[begin..begin + page[begin..].find("Percent of linux's").unwrap()];
+    let table = &page[begin..begin + page[begin..].find("Percent of no-balancing's").unwrap()];
     let figures = ["run time: ", "size: ", "access shares: ", "load: "];
     let is_first = |row: &str| figures.iter().any(|figure| row.starts_with(figure));
     let beside = |row: &&str| is_first(row) && (row.contains("agrees") || row.contains("open,"));
@@ -123,7 +123,7 @@ fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
         page.replace('\n', " ").contains("No verdict is decided"),
         "{page}"
     );
-    // Without the cost of a move, full is no worse than linux: the verdicts come from the runs.
+    // Without the cost of a move, full is no worse than no-balancing: the verdicts come from the runs.
     let text = study::SCENARIO.replace("\npage_ms = 275.0\n", "\npage_ms = 0.0\n");
     assert_ne!(text, study::SCENARIO);
     let free_moves = ScenarioText::new(text, "free moves".into()).unwrap();
