@@ -274,7 +274,7 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
             Some(image) => (
                 in_front,
                 format!(
-                    "this machine hibernates to {image}, where an image is kept that RAM cannot \
+                    "the machine hibernates to {image}, where an image is kept that RAM cannot \
                      keep: it is swapped to, and zswap in front of it keeps in RAM what is used"
                 ),
             ),

@@ -120,6 +120,13 @@ fn what_is_printed_fits_its_schema() {
         assert!(is_plan || code(&output) == 0, "{args:?}: {said}");
         let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         check(&value);
+        let text = value.to_string();
+        let measured = text.split_once("set /proc/sys/vm/swappiness to ");
+        if let Some((_, measured)) = measured.filter(|_| text.contains("swappiness = \\\"auto")) {
+            let number = measured.split('"').next().unwrap();
+            let said = format!("# auto: {number} here\nswappiness = \"auto\"");
+            assert!(value["toml"].as_str().unwrap().contains(&said), "{value:#}");
+        }
     }
 }
 

@@ -14,12 +14,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
-use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size};
+use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size, Swappiness};
 use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
+use zmeld_swap::setup::step::Step;
 use zmeld_swap::status::config_check::{of_rules, room_for};
 use zmeld_swap::status::profile::Profile;
 
@@ -287,7 +288,7 @@ impl Origin {
         match self {
             Origin::Files(files) => files,
             Origin::SetUp => "what is set up",
-            Origin::Recommended => "recommended for this machine",
+            Origin::Recommended => "recommended",
         }
     }
 }
@@ -643,7 +644,6 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         Some(profile) => recommended(&args.wanted.tier, Some(profile), &host)?,
         None => wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?,
     };
-    let toml = wanted.config.to_toml(&wanted.comments);
     let options = Options {
         doubt: OnUnreadable::Recorded,
         ..Options::default()
@@ -654,6 +654,9 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
     plan.problems.extend(of_rules(&host, &plan.config));
+    let mut comments = wanted.comments.clone();
+    comments.extend(measured_swappiness(&plan));
+    let toml = wanted.config.to_toml(&comments);
     // It ends as the run that it is for would.
     let outcome = match plan.refuse() {
         Ok(()) => Outcome::Done,
@@ -698,6 +701,23 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         &body,
     )?;
     Ok((wanted.config, outcome))
+}
+
+/// The comment that says which value `swappiness = "auto"` stands for.
+fn measured_swappiness(plan: &Plan) -> Option<(String, String)> {
+    let steps = plan.groups.iter().flat_map(|group| &group.steps);
+    let mut values = steps.filter_map(|planned| match &planned.step {
+        Step::SetValue(set) if set.path.ends_with("swappiness") => Some(set.value.as_str()),
+        _ => None,
+    });
+    let value = values.next()?;
+    let is_auto = plan.config.tunables.swappiness == Some(Swappiness::Auto);
+    is_auto.then(|| {
+        (
+            "tunables.swappiness".to_owned(),
+            format!("auto: {value} here"),
+        )
+    })
 }
 
 /// The state, which an ordinary user may not be able to read.

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
-use zmeld_config::advice::size::{tenths, Sizing};
+use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Finding, Named, Severity};
+use zmeld_config::{Finding, Named, Severity, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
@@ -97,25 +97,77 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
         let left = steps.filter(|planned| planned.is_open()).count();
-        match plan.undone.len() {
-            0 if left == 1 => "zmeld up would take 1 step; zmeld down takes it back.".to_owned(),
-            0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
-            1 => format!("zmeld up would take back 1 step and take {left}."),
-            undone => format!("zmeld up would take back {undone} steps and take {left}."),
-        }
+        let (gain, up) = match gain_words(body) {
+            Some(gain) => (gain, "It"),
+            None => (String::new(), "zmeld up"),
+        };
+        let steps = match plan.undone.len() {
+            0 if left == 1 => "would take 1 step; zmeld down takes it back.".to_owned(),
+            0 => format!("would take {left} steps; zmeld down takes them back."),
+            1 => format!("would take back 1 step and take {left}."),
+            undone => format!("would take back {undone} steps and take {left}."),
+        };
+        format!("{gain}{up} {steps}")
     }
 }
 
-/// What the tiers of a configuration that somebody wrote come to; nothing was measured for it.
-fn outcome_as_written(body: &PlanBody<'_>) -> Option<Section> {
+/// The compressed swap that would be set up and its gain; none where some of it is there already.
+fn gain_words(body: &PlanBody<'_>) -> Option<String> {
+    let mut groups = body.plan.groups.iter();
+    let is_tier = |name: &str| name.starts_with("tier.");
+    if groups.any(|group| is_tier(&group.name) && group.steps.iter().any(|step| step.done)) {
+        return None;
+    }
+    let (what, gains, is_measured) = match body.recommendation {
+        Some(to) => match (&to.sizing, &to.pool) {
+            (Some(sizing), _) => (to.words(), sizing.gains_bytes, sizing.measured),
+            (None, pool) => {
+                let pool = pool.as_ref()?;
+                (to.words(), pool.gains_bytes as i64, pool.measured)
+            }
+        },
+        None => {
+            let sizings: Vec<_> = sizings_as_written(body).collect();
+            let what = sizings.iter().map(|(tier, sizing)| {
+                let kind = tier.kind.kind().name();
+                format!("{} ({kind}, {})", tier.name, bytes(sizing.size_bytes))
+            });
+            let what: Vec<_> = what.collect();
+            let gains = sizings.iter().map(|(_, sizing)| sizing.gains_bytes);
+            (
+                (!what.is_empty()).then(|| what.join(" and "))?,
+                gains.sum(),
+                false,
+            )
+        }
+    };
+    let basis = match is_measured {
+        true => "",
+        false => " of pages that get 2 times smaller",
+    };
+    Some(format!(
+        "zmeld up would set up {what}: a gain of {} when full{basis}. ",
+        signed(gains)
+    ))
+}
+
+/// The devices in RAM of a configuration that somebody wrote; nothing was measured for it.
+fn sizings_as_written<'b>(body: &'b PlanBody<'_>) -> impl Iterator<Item = (&'b Tier, Sizing)> {
     let (config, ram) = (&body.plan.config, body.plan.machine.ram_bytes);
     let page_size = rustix::param::page_size() as u64;
-    let devices = config.in_ram().map(|(tier, device)| {
+    config.in_ram().map(move |(tier, device)| {
         let size = device.size.bytes(ram);
         let limit = device.memory_limit.map_or(size, |limit| limit.bytes(ram));
         let sizing = Sizing::limited(size, limit.min(size), ram, page_size, None);
-        format!("tier.{}: {}.", tier.name, sizing.words())
-    });
+        (tier, sizing)
+    })
+}
+
+/// What the tiers of a configuration that somebody wrote come to.
+fn outcome_as_written(body: &PlanBody<'_>) -> Option<Section> {
+    let (config, ram) = (&body.plan.config, body.plan.machine.ram_bytes);
+    let devices = sizings_as_written(body);
+    let devices = devices.map(|(tier, sizing)| format!("tier.{}: {}.", tier.name, sizing.words()));
     let zswap = config.zswap().and_then(|zswap| zswap.max_pool_percent);
     let zswap = zswap.map(|percent| {
         let most = bytes(ram / 100 * u64::from(percent));
