@@ -301,6 +301,13 @@ fn what_is_on_the_screen_is_what_status_says() {
     for (key, back) in [("h", "h"), ("?", "\x1b")] {
         screen.press(key);
         screen.until("help", |rows| rows.iter().any(|row| row == "KEYS"));
+        let help = screen.all_rows();
+        assert!(
+            lines_of(&help, "RAM to swap in").contains("come back"),
+            "{help:#?}"
+        );
+        screen.press("\x1b[H");
+        screen.until("help", |rows| rows.iter().any(|row| row == "KEYS"));
         screen.press(back);
         screen.until("no help", |rows| rows.iter().all(|row| row != "KEYS"));
     }
@@ -363,7 +370,7 @@ fn history_grows_with_what_the_machine_does() {
             .replace("SwapFree: 5242880", "SwapFree: 0"),
     );
     screen.until("switched off", |rows| {
-        line(rows, "used:").contains(", swap 1.00 GiB switching off, headroom ")
+        line(rows, "RAM used").contains(", swap used 1.00 GiB, switching off, headroom ")
     });
     screen.resize(80, 30);
     screen.until("more rows", |rows| {
@@ -407,7 +414,7 @@ fn every_size_and_every_terminal_is_drawn_on() {
     let small = screen.until("resized", |rows| rows[14].starts_with("q quit  h help"));
     assert!(
         small[4].starts_with("pages in ")
-            && small[5].contains("RAM 1.50 GiB of 2.00 GiB, swap 1.00"),
+            && small[5].contains("RAM used 1.50 GiB of 2.00 GiB, swap used 1.00"),
         "{small:#?}"
     );
     assert!(small[7].starts_with("tier"), "{small:#?}");

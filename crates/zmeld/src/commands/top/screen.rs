@@ -122,14 +122,18 @@ impl Look {
             .iter()
             .filter_map(|it| it.memory_used_bytes);
         let part = 1.0 - (pools.sum::<u64>() as f64 / used.max(1) as f64).min(1.0);
-        zmeld_report::table!("", for it in groups,
-            Column::path("whose pages are in swap") => it.name.as_str(),
-            Column::bytes("in swap") => it.bytes,
-            Column::bytes("RAM to swap in") => (it.bytes as f64 * part) as u64,
-            Column::bytes("room to limit") => it.room,
-            Column::percent("stalls, 10 s") => it.waited,
-        )
+        owners(groups, part)
     }
+}
+
+fn owners(groups: &[InSwap], part: f64) -> Table {
+    zmeld_report::table!("", for it in groups,
+        Column::path("whose pages are in swap") => it.name.as_str(),
+        Column::bytes("in swap") => it.bytes,
+        Column::bytes("RAM to swap in") => (it.bytes as f64 * part) as u64,
+        Column::bytes("room to limit") => it.room,
+        Column::percent("stalls, 10 s") => it.waited,
+    )
 }
 
 /// Columns of the table of tiers that most look for, and of a history that tells something.
@@ -362,7 +366,41 @@ fn explanation() -> Document {
     Document::new("")
         .section(Section::new("Keys").values(keys))
         .section(Section::new("Rows").values(rows))
+        .section(Section::new("Columns").values(COLUMNS))
 }
+
+/// Columns of the tables that do not speak for themselves.
+const COLUMNS: [(&str, &str); 17] = [
+    ("priority", "the tier with the highest is filled first"),
+    ("used", "slots of swap that hold a page"),
+    (
+        "RAM taken",
+        "RAM of the compressed pages, without the table",
+    ),
+    ("ratio", "size before compression divided by RAM taken"),
+    ("used lately", "used, one bar per refresh"),
+    ("stored", "pages that the tier holds, before compression"),
+    ("compressed", "the size of those when compressed"),
+    ("same-filled", "pages kept as one word, such as zeros"),
+    ("incompressible", "pages kept as they are"),
+    ("melded", "compressed bytes that melding saves"),
+    ("written back", "pages that went on to a disk"),
+    ("limit", "the most RAM that the tier may take"),
+    ("set up as", "the tier's name in the configuration"),
+    ("in swap", "pages of a group, or of a program below it"),
+    (
+        "RAM to swap in",
+        "RAM that these need to come back, less what the pool frees",
+    ),
+    (
+        "room to limit",
+        "what a group can allocate before a limit is reached",
+    ),
+    (
+        "stalls, 10 s",
+        "part of the last 10 s in which some task of it waited",
+    ),
+];
 
 fn findings(status: &Status) -> Section {
     let found = status.findings.iter().map(|finding| {
@@ -566,4 +604,23 @@ fn stalled(look: &Look, columns: usize) -> (bool, String) {
         (Some(why), false) => format!("{line} ({why})"),
     };
     (!groups.is_empty(), line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_explains_each_column() {
+        let (tiers, owners) = (page::tiers(&[]), owners(&[], 1.0));
+        let titles = tiers.columns().chain(owners.columns());
+        let titles = titles.map(|(column, _)| column.title());
+        let is_plain = |title: &&str| {
+            ["tier", "kind", "codec", "size", "whose pages are in swap"].contains(title)
+        };
+        let titles: Vec<&str> = titles.filter(|title| !is_plain(title)).collect();
+        let explained = COLUMNS.map(|(title, _)| title);
+        let explained = explained.iter().filter(|title| **title != "used lately");
+        assert_eq!(titles, explained.copied().collect::<Vec<_>>());
+    }
 }
