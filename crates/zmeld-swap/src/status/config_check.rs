@@ -87,7 +87,7 @@ fn out_of_reach(machine: &Machine, config: &Config) -> Vec<Finding> {
         .filter(|(_, share, usual, most)| share != usual && share.of(machine.ram_bytes) > *most);
     let notice = |(key, share, _, most): (&str, Percent, _, u64)| {
         let what = format!(
-            "{share} of this machine's RAM is {}, and the guard goes by {} at most",
+            "{share} of the machine's RAM is {}, and the guard goes by {} at most",
             bytes(share.of(machine.ram_bytes)),
             bytes(most)
         );

@@ -144,11 +144,11 @@ impl Profile {
         let suits = Profile::of(host, ram_bytes);
         Err(match suits.hint(host, &Config::default()) {
             Some(_) => format!(
-                "profile {name}: {why}; --profile {} suits this machine",
+                "profile {name}: {why}; --profile {} suits the machine",
                 suits.name()
             ),
             None => format!(
-                "profile {name}: {why}; leave --profile out: {}, which suits this machine, adds \
+                "profile {name}: {why}; leave --profile out: {}, which suits the machine, adds \
                  nothing here",
                 suits.name()
             ),
@@ -171,7 +171,7 @@ impl Profile {
                 ));
             }
         };
-        let what = format!("profile {name} is for {is_for} {small} of RAM, and this machine has");
+        let what = format!("profile {name} is for {is_for} {small} of RAM, and the machine has");
         Some(format!("{what} {ram}: --profile {suits} suits it"))
     }
 
