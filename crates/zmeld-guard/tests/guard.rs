@@ -459,14 +459,19 @@ impl script::Case for Machine {
         Vec::new()
     }
 
-    /// Process numbers are the machine's own.
+    /// Process numbers are the machine's own, and so is which of equal processes comes first: after
+    /// the highest number they begin anew.
     fn lasting(&self, _what: &str, line: &str) -> String {
         let words = line.split(' ').map(|word| {
             let is_pid = word.starts_with('(') && word.contains(|it: char| it.is_ascii_digit());
             if is_pid || word.starts_with("decoy") {
-                "N"
-            } else {
-                word
+                return "N";
+            }
+            let is_name = word.starts_with(char::is_alphabetic)
+                && word.chars().all(|it| it.is_ascii_alphanumeric());
+            match is_name {
+                true => word.trim_end_matches(|it: char| it.is_ascii_digit()),
+                false => word,
             }
         });
         Vec::from_iter(words).join(" ")

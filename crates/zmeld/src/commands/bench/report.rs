@@ -568,8 +568,8 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
-             what it needs beside root. None needs zmeld.ko: without it, its variants are left \
-             out. For a program of your own: zmeld bench size -- PROGRAM, some 30 runs of it for \
+             what it needs beside root. All run without zmeld.ko; its variants are left \
+             out then, and melding compares nothing. For a program of your own: zmeld bench size -- PROGRAM, some 30 runs of it for \
              each variant of the recipe size.",
         ).paragraph(
             "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",

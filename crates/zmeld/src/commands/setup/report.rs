@@ -194,7 +194,9 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     }
     section = section.advice(Tone::Neutral, format!("{}.", capital(&text)));
     let machine = &body.plan.machine;
-    let disk = machine.swaps.iter().find(|area| !area.is_in_ram());
+    // What is above a tier's own priority is filled first.
+    let mut below = machine.swaps.iter().filter(|area| area.priority < 100);
+    let disk = below.find(|area| !area.is_in_ram());
     if let Some(disk) = disk.filter(|_| recommendation.kind.is_in_ram()) {
         let text = format!(
             "Pages that do not fit still go to {}: to spare that drive, switch its swap off first.",

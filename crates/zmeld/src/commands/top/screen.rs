@@ -524,7 +524,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
             true => format!("{}, switching off", bytes(latest.swap_used as u64)),
             false => swap,
         };
-        let used = format!("RAM used {ram}, swap used {swap}, headroom {headroom}");
+        let used = format!("used RAM {ram}, swap {swap}; headroom {headroom}");
         lines.extend([cut(&used), String::new()]);
         return lines;
     }
