@@ -72,13 +72,7 @@ mod tests {
     fn what_the_kernel_was_built_with_is_found_where_distributions_keep_it() {
         let (_folder, host) = Host::planted(&[]);
         assert_eq!(configuration(&host, "6.1.0"), None);
-        let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
-        packed.write_all(b"CONFIG_ZRAM=m\n").unwrap();
-        host.plant("/proc/config.gz", packed.finish().unwrap());
         let found = || configuration(&host, "6.1.0").unwrap();
-        assert_eq!(found(), "CONFIG_ZRAM=m\n");
-        assert_eq!(option(&found(), "CONFIG_ZRAM"), Some("m"));
-        assert_eq!(option(&found(), "CONFIG_ZR"), None);
         for (path, text) in [
             ("/lib/modules/6.1.0/config", "CONFIG_A=y"),
             ("/boot/config-6.1.0", "CONFIG_B=y"),
@@ -86,5 +80,12 @@ mod tests {
             host.plant(path, text);
             assert_eq!(found(), text);
         }
+        // The kernel's own goes before them.
+        let mut packed = GzEncoder::new(Vec::new(), flate2::Compression::default());
+        packed.write_all(b"CONFIG_ZRAM=m\n").unwrap();
+        host.plant("/proc/config.gz", packed.finish().unwrap());
+        assert_eq!(found(), "CONFIG_ZRAM=m\n");
+        assert_eq!(option(&found(), "CONFIG_ZRAM"), Some("m"));
+        assert_eq!(option(&found(), "CONFIG_ZR"), None);
     }
 }

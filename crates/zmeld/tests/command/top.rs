@@ -370,7 +370,7 @@ fn history_grows_with_what_the_machine_does() {
             .replace("SwapFree: 5242880", "SwapFree: 0"),
     );
     screen.until("switched off", |rows| {
-        line(rows, "RAM used").contains(", swap used 1.00 GiB, switching off, headroom ")
+        line(rows, "used RAM").contains(", swap 1.00 GiB, switching off; headroom ")
     });
     screen.resize(80, 30);
     screen.until("more rows", |rows| {
@@ -414,7 +414,7 @@ fn every_size_and_every_terminal_is_drawn_on() {
     let small = screen.until("resized", |rows| rows[14].starts_with("q quit  h help"));
     assert!(
         small[4].starts_with("pages in ")
-            && small[5].contains("RAM used 1.50 GiB of 2.00 GiB, swap used 1.00"),
+            && small[5].contains("used RAM 1.50 GiB of 2.00 GiB, swap 1.00"),
         "{small:#?}"
     );
     assert!(small[7].starts_with("tier"), "{small:#?}");
