@@ -166,8 +166,8 @@ fn zram_codecs(host: &Host) -> Option<String> {
         return Some(choices(&text).join(" "));
     }
     let release = host.read("/proc/sys/kernel/osrelease").ok()?;
-    let config = of_host(host, &format!("/boot/config-{release}"));
-    let config = config.or_else(|| configuration(host, &release))?;
+    let config = configuration(host, &release);
+    let config = config.or_else(|| of_host(host, &format!("/boot/config-{release}")))?;
     let is_set = |name: &str| matches!(option(&config, name), Some("y" | "m"));
     // From Linux 6.12 on zram has backends of its own.
     let names = match config.contains("CONFIG_ZRAM_BACKEND_") {
