@@ -197,7 +197,7 @@ fn before_comment(rest: &str) -> &str {
 
 /// The head of a table that lacks one of its brackets, with both.
 fn with_brackets(line: &str) -> Option<String> {
-    let line = line.split('#').next()?.trim();
+    let line = before_comment(line).trim();
     let name = line.strip_prefix('[').or(line.strip_suffix(']'))?.trim();
     let is_of_name = |c: char| c.is_alphanumeric() || "._-".contains(c);
     (!name.is_empty() && name.chars().all(is_of_name)).then(|| format!("[{name}]"))

@@ -29,15 +29,13 @@ pub struct Asked {
 pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
-    let gain = match result.recommended.is_some() && result.pages.compressible() > 0 {
+    let gain = || match result.recommended.is_some() && result.pages.compressible() > 0 {
         true => gain_section(result),
         false => Section::new(""),
     };
     // On a terminal the last lines are what is seen first, on a page the first.
     if is_page {
-        document = document
-            .section(gain.clone())
-            .section(advice_section(result));
+        document = document.section(gain()).section(advice_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
         document = document.section(memory_section(result, asked));
@@ -47,7 +45,7 @@ pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
             document = document.section(codec_section(result));
         }
         if !is_page {
-            document = document.section(gain);
+            document = document.section(gain());
         }
         document = document
             .section(program_section(result, asked))

@@ -43,6 +43,10 @@ fn store_above(search: &SizeSearch, least: &Least) -> u64 {
     }
 }
 
+fn with_store(search: &SizeSearch, least: &Least) -> u64 {
+    least.bytes + store_above(search, least)
+}
+
 /// The RAM with the store. An answer that is as close as was asked for is one figure, any other
 /// an interval.
 fn amount(least: &Least, store: u64) -> String {
@@ -63,11 +67,12 @@ fn answer(search: &SizeSearch) -> String {
     if found.is_empty() {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
-    let whole = |least: &Least| least.bytes + store_above(search, least);
-    found.sort_by_key(|&(swaps, least, _)| (!swaps, whole(least)));
+    found.sort_by_key(|&(swaps, least, _)| (!swaps, with_store(search, least)));
     let without = found.iter().find(|it| !it.0).map(|it| it.1);
     let is_no_less = |least: &Least| {
-        without.is_some_and(|all| all.resolved && least.resolved && whole(least) >= all.bytes)
+        without.is_some_and(|all| {
+            all.resolved && least.resolved && with_store(search, least) >= all.bytes
+        })
     };
     let mut parts: Vec<String> = without
         .map(|least| format!("{} of RAM without swap", amount(least, 0)))
@@ -94,8 +99,7 @@ fn answer(search: &SizeSearch) -> String {
 fn answers_table(search: &SizeSearch) -> Table {
     let all = || search.variants.iter().filter(|it| it.left_out.is_none());
     let found = all().filter_map(|variant| variant.least.filter(|least| !least.unlimited));
-    let whole = |least: &Least| least.bytes + store_above(search, least);
-    let best = found.map(|least| whole(&least)).min();
+    let best = found.map(|least| with_store(search, &least)).min();
     let mut table = zmeld_report::table!("Least RAM", for variant in all(),
         where {
             let least = variant.least.as_ref();
@@ -109,7 +113,7 @@ fn answers_table(search: &SizeSearch) -> Table {
         Column::ratio("time").with_interval() => step.map_or(Cell::Empty, slowdown),
         Column::count("faults") => median(|run| run.faults_major as f64),
         Column::bytes("store") => median(|run| run.store_max_bytes as f64),
-        ; strong if least.is_some_and(|least| best == Some(whole(least)))
+        ; strong if least.is_some_and(|least| best == Some(with_store(search, least)))
     );
     table.note(
         "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
@@ -164,25 +168,24 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
             .filter(move |it| swaps(search, it) == swapping);
         fit.filter_map(|it| Some((it, it.least?)))
     };
-    let whole = |least: &Least| least.bytes + store_above(search, least);
-    let best = of(true).min_by_key(|(_, least)| whole(least));
+    let best = of(true).min_by_key(|(_, least)| with_store(search, least));
     if let (Some((variant, least)), Some((_, without))) = (best, of(false).next()) {
-        let with_store = whole(&least);
+        let needed = with_store(search, &least);
         let of_what = match asked.basis {
             Basis::Group => " with its store",
             Basis::Machine => "",
         };
-        let text = match with_store < without.does_not_bytes.max(1) {
+        let text = match needed < without.does_not_bytes.max(1) {
             true => format!(
                 "{} saves {} against no swap: it takes {}{of_what}.",
                 variant.name,
-                bytes(without.bytes - with_store),
-                bytes(with_store)
+                bytes(without.bytes - needed),
+                bytes(needed)
             ),
             false => format!(
                 "No variant is shown to need less RAM than no swap: {} takes {}{of_what}.",
                 variant.name,
-                bytes(with_store)
+                bytes(needed)
             ),
         };
         all.push((Tone::Neutral, text));

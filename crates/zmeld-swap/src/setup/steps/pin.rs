@@ -109,7 +109,7 @@ pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Opti
     Ok(is_it.then_some(pinned))
 }
 
-/// A file by its path, whoever may write its folders; none where one of them is none by now.
+/// A file by its path, whoever may write its folders; none where one of them is a link by now.
 fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
     let folder = host.resolved(path.parent().unwrap_or(Path::new("/")));
     let real = host.path(folder.join(path.file_name().unwrap_or_default()));

@@ -8,7 +8,7 @@ use zmeld_config::{Finding, Named, Severity, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
-use zmeld_swap::setup::plan::Plan;
+use zmeld_swap::setup::plan::{Plan, PlanPart};
 use zmeld_swap::setup::step::Step;
 use zmeld_swap::status::profile::Profile;
 
@@ -114,8 +114,9 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
 /// The compressed swap that would be set up and its gain; none where some of it is there already.
 fn gain_words(body: &PlanBody<'_>) -> Option<String> {
     let mut groups = body.plan.groups.iter();
-    let is_tier = |name: &str| name.starts_with("tier.");
-    if groups.any(|group| is_tier(&group.name) && group.steps.iter().any(|step| step.done)) {
+    if groups
+        .any(|group| PlanPart::is_tier(&group.name) && group.steps.iter().any(|step| step.done))
+    {
         return None;
     }
     let (what, gains, is_measured) = match body.recommendation {
@@ -194,8 +195,13 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     }
     section = section.advice(Tone::Neutral, format!("{}.", capital(&text)));
     let machine = &body.plan.machine;
-    // What is above a tier's own priority is filled first.
-    let mut below = machine.swaps.iter().filter(|area| area.priority < 100);
+    // What is above the tiers' own priority is filled first.
+    let areas = body.plan.config.areas().into_iter();
+    let own = areas.map(|(_, priority)| i32::from(priority)).max();
+    let mut below = machine
+        .swaps
+        .iter()
+        .filter(|area| Some(area.priority) < own);
     let disk = below.find(|area| !area.is_in_ram());
     if let Some(disk) = disk.filter(|_| recommendation.kind.is_in_ram()) {
         let text = format!(
