@@ -128,6 +128,9 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	if (result.pages_melded != pages - plan->contents)
 		DIE("%s: %llu pages melded of %llu", plan->name,
 		    result.pages_melded, pages - plan->contents);
+	if (plan->contents == pages && result.candidates)
+		DIE("%s: %llu pages are compared with others", plan->name,
+		    result.candidates);
 	/*
 	 * Half of the memory are suspects, and each round but the last fills half of it:
 	 * pages that have a twin, and at most a quarter of the others.

@@ -414,12 +414,14 @@ static void auto_switches(void)
 	} while (content < 1000 || !looked_up);
 	zm_store_destroy(store);
 	store = test_store(&options, 0);
+	EXPECT(!window(store, page, 40));
 	EXPECT(!window(store, page, 81));
+	EXPECT(window(store, page, 82));
 	EXPECT(window(store, page, 82));
 	EXPECT(window(store, page, 41));
 	EXPECT(!window(store, page, 40));
 	EXPECT(test_stats(store).auto_switches == 2);
-	EXPECT(test_stats(store).inline_probes == 4 * 4096);
+	EXPECT(test_stats(store).inline_probes == 6 * 4096);
 	zm_store_destroy(store);
 }
 
