@@ -65,7 +65,7 @@ static u64 sweep(u64 *words, u64 count, u64 limit, const struct zm_stop *stop)
 		if (to == count)
 			break;
 		zm_port_yield();
-		if (stop && zm_stop_wanted(stop))
+		if (zm_stop_wanted(stop))
 			return STOPPED;
 	}
 	return low;
@@ -124,7 +124,7 @@ bool zm_sort64(u64 *words, u64 count, const struct zm_stop *stop)
 		if (sorted > LONG_RUN) {
 			sorted = 0;
 			zm_port_yield();
-			if (stop && zm_stop_wanted(stop))
+			if (zm_stop_wanted(stop))
 				return false;
 		}
 		words = waiting[--depth].words;
