@@ -1,5 +1,6 @@
 //! Compressors of the kernel's crypto interface, from which zswap takes its own.
 
+use crate::modules::{loadable, Loadable};
 use crate::{Host, HostError};
 
 /// The codec that `zword-dkms` brings.
@@ -16,6 +17,9 @@ pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, H
 
 /// Whether this kernel has a module that it would load by that name.
 pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostError> {
+    if loadable(host) == Loadable::Nothing {
+        return Ok(false);
+    }
     let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
     let alias = format!("alias {name} ");
     let aliases = aliases.unwrap_or_default();
@@ -54,6 +58,21 @@ pub fn compressors(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_counts_where_the_kernel_loads_any() {
+        let (_dir, host) = Host::planted(&[
+            ("/lib/modules/6.12/modules.alias", "alias crypto-deflate deflate\n"),
+            ("/proc/modules", ""),
+        ]);
+        let has = |codec: &str| has_compressor(&host, "6.12", codec).unwrap();
+        assert!(has("deflate"));
+        assert!(!has("842"));
+        host.plant("/proc/sys/kernel/modules_disabled", "1\n");
+        assert!(!has("deflate"));
+        host.plant("/proc/crypto", "name : deflate\ntype : scomp\n");
+        assert!(has("deflate"));
+    }
 
     #[test]
     fn what_compresses_is_told_from_what_hashes_and_stands_once() {

@@ -16,7 +16,7 @@ pub enum Loadable {
 pub fn loadable(host: &Host) -> Loadable {
     let says = |path: &str, word: &str| host.read(path).is_ok_and(|text| text.contains(word));
     let lockdown = |level: &str| says("/sys/kernel/security/lockdown", level);
-    if !host.exists("/proc/modules") || says("/proc/sys/kernel/modules_disabled", "1") {
+    if !host.exists("/proc/modules") || are_disabled(host) {
         Loadable::Nothing
     } else if says("/sys/module/module/parameters/sig_enforce", "Y")
         || lockdown("[integrity]")
@@ -26,6 +26,12 @@ pub fn loadable(host: &Host) -> Loadable {
     } else {
         Loadable::Anything
     }
+}
+
+/// Whether somebody said that it loads none until the next boot.
+pub fn are_disabled(host: &Host) -> bool {
+    let said = host.read("/proc/sys/kernel/modules_disabled");
+    said.is_ok_and(|text| text.trim() == "1")
 }
 
 #[cfg(test)]

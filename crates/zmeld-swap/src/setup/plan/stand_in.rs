@@ -9,7 +9,7 @@
 use serde::Serialize;
 use zmeld_config::advice::module::why_no_zmeld;
 use zmeld_config::advice::ModulePresence;
-use zmeld_linux::Host;
+use zmeld_linux::{modules, Host};
 
 use crate::setup::journal::State;
 use zmeld_config::advice::machine::Machine;
@@ -94,10 +94,13 @@ pub(super) fn with_stand_ins(
 fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(String, String)> {
     match machine.zmeld.presence {
         ModulePresence::Ready => None,
-        ModulePresence::Impossible => Some((
-            "this kernel loads no modules".to_owned(),
-            "boot a kernel that does".to_owned(),
-        )),
+        ModulePresence::Impossible => {
+            let (why, way_out) = match modules::are_disabled(host) {
+                true => ("kernel.modules_disabled is 1", "boot without it"),
+                false => ("this kernel loads no modules", "boot a kernel that does"),
+            };
+            Some((why.to_owned(), way_out.to_owned()))
+        }
         ModulePresence::Absent => Some(why_no_zmeld(host, &machine.kernel)),
         ModulePresence::Module | ModulePresence::Unknown => {
             let said = state?.refused.as_ref()?;
