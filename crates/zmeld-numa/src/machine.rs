@@ -312,7 +312,7 @@ pub fn presets() -> Vec<NumaMachine> {
     vec![
         preset(
             "altix-4x2",
-            "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
+            "the machine of Tesser and Zorzo's study: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
             &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
             &[2, 2, 2, 2],
             [100.0, 1000.0, 2.0, 5.0, 0.1, 5.0],

@@ -78,18 +78,18 @@ pub const ALL: &[PolicyDescription] = &[
     PolicyDescription {
         name: PolicyName::NoBalancing,
         rule: "Pages are placed on the node that first touches them and never move; a process that is moved leaves them behind.",
-        source: "kernel.numa_balancing=0 (mm/mempolicy.c, MPOL_DEFAULT); the study's baseline, Linux 2.6",
+        source: "kernel.numa_balancing=0 (mm/mempolicy.c, MPOL_DEFAULT); the baseline of Tesser and Zorzo (WSO 2006), Linux 2.6",
     },
     PolicyDescription {
         name: PolicyName::Full,
         rule: "When a process is moved, its whole address space is copied to the new node before it runs on; the copies \
                hold back the processes that run meanwhile.",
-        source: "the study's second policy; migrate_pages(2) at every move of a process",
+        source: "Tesser and Zorzo (WSO 2006), full migration; migrate_pages(2) at every move of a process",
     },
     PolicyDescription {
         name: PolicyName::OnDemand,
         rule: "When a process is moved, its pages are marked not present; the first touch of each faults and moves that page.",
-        source: "the study's proposal; known as next-touch (Solaris MADV_ACCESS_LWP, Goglin and Furmento 2009)",
+        source: "proposed by Tesser and Zorzo (WSO 2006); known as next-touch (Solaris MADV_ACCESS_LWP, Goglin and Furmento 2009)",
     },
     PolicyDescription {
         name: PolicyName::Autonuma,

@@ -73,6 +73,10 @@ fn precision(study: &Reproduction) -> String {
 fn question() -> Section {
     Section::new("The question")
         .paragraph(
+            "The study: Guilherme A. A. Tesser and Avelino F. Zorzo, on the migration of memory pages in Linux; Workshop de \
+             Sistemas Operacionais (WSO), 2006.",
+        )
+        .paragraph(
             "A NUMA machine consists of nodes: processors with memory of their own. Every processor can use all memory, but \
              memory of another node is slower. When Linux moves a process to another node to even out the load, the \
              process's pages stay behind, and its accesses become slow. Should the pages follow?",

@@ -15,7 +15,7 @@ use zmeld_numa::policy::{PolicyDescription, PolicyName, ALL};
 use zmeld_numa::replicate::{Replications, METRICS};
 use zmeld_numa::scenario::{Scenario, ScenarioText, REPLICATIONS_MAX};
 use zmeld_numa::study::{self, Reproduction};
-use zmeld_numa::time::MS;
+use zmeld_numa::time::{to_s, MS};
 use zmeld_report::statistics::mean::Interval;
 use zmeld_report::units::seconds;
 use zmeld_report::Document;
@@ -38,6 +38,10 @@ Examples:
   zmeld numa compare --machine two-socket     on one with two nodes
   zmeld numa compare --set workload.processes=200 --html compare.html
   zmeld numa run --policy autonuma            one run, in detail
+
+full and on-demand are policies of the study that zmeld numa reproduce repeats:
+Guilherme A. A. Tesser and Avelino F. Zorzo, on the migration of memory pages in
+Linux; Workshop de Sistemas Operacionais (WSO), 2006.
 
 Names for --set: docs/numa.md; zmeld numa reproduce --print-scenario has most.";
 
@@ -71,7 +75,7 @@ enum Command {
     Run(RunArgs),
     /// Simulate the same processes under several policies, side by side
     Compare(CompareArgs),
-    /// Run the published study and set its figures beside the published ones
+    /// Repeat the study of Tesser and Zorzo (2006), with its published numbers beside ours
     Reproduce(ReproduceArgs),
     /// List the machine presets, or show one machine
     #[command(visible_alias = "list")]
@@ -174,6 +178,8 @@ pub struct RunBody<'a> {
     policy: PolicyName,
     /// Each metric.
     metrics: BTreeMap<&'static str, f64>,
+    /// Total time of the same processes under no-balancing, in milliseconds.
+    no_balancing_ms: f64,
     /// The counters.
     counters: &'a Counters,
     /// Time lost, in picoseconds.
@@ -195,7 +201,7 @@ fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
         Some(name) => name.parse()?,
         None => scenario.policies[0],
     };
-    let outcome = simulate(&scenario, policy, args.replication);
+    let (outcome, base) = simulate(&scenario, policy, args.replication);
     let metrics = METRICS.iter().map(|(name, of)| (*name, of(&outcome)));
     let body = RunBody {
         command: "run",
@@ -204,6 +210,7 @@ fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
         replication: args.replication,
         policy,
         metrics: metrics.collect(),
+        no_balancing_ms: to_s(base.total_time) * 1000.0,
         counters: &outcome.counters,
         stalls_ps: outcome.stalls,
         timeline: &outcome.timeline,
@@ -211,23 +218,25 @@ fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
         traffic_refs: &outcome.traffic_refs,
         pages_copied: &outcome.pages_copied,
     };
-    let page = pages::run::run(&scenario, policy, args.replication, &outcome);
+    let page = pages::run::run(&scenario, policy, args.replication, &outcome, &base);
     show(output, &page, &body)?;
     Ok(Outcome::Done)
 }
 
-/// Runs twice: how wide the buckets of time are follows from a first run that records nothing.
-fn simulate(scenario: &Scenario, policy: PolicyName, replication: u64) -> Simulated {
+/// One replication, and the same under no-balancing. A first run that records nothing tells how
+/// wide the buckets of time are.
+fn simulate(scenario: &Scenario, policy: PolicyName, replication: u64) -> (Simulated, Simulated) {
     let case = &scenario.case;
     let plans = case
         .workload
         .plans(&case.machine, scenario.seed, replication);
-    let total = case.simulate(policy, &plans, Recording::TOTALS).total_time;
+    let totals = |policy| case.simulate(policy, &plans, Recording::TOTALS);
     let recording = Recording {
-        bucket: (total / BUCKETS).max(MS),
+        bucket: (totals(policy).total_time / BUCKETS).max(MS),
         traffic: case.machine.nodes() <= TRAFFIC_NODES_MAX,
     };
-    case.simulate(policy, &plans, recording)
+    let outcome = case.simulate(policy, &plans, recording);
+    (outcome, totals(PolicyName::NoBalancing))
 }
 
 /// A policy beside the base.
