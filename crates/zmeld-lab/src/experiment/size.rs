@@ -31,7 +31,7 @@ impl Kept for SizeSearch {
     }
 
     fn is_complete(&self) -> bool {
-        self.peak_bytes > 0 && (0..self.variants.len()).all(|at| self.next_limit(at).is_none())
+        self.peak_bytes > 0 && self.open().next().is_none()
     }
 
     fn go_on_with(&mut self, asked: SizeSearch) -> Result<(), Error> {
@@ -64,12 +64,19 @@ impl Lab<'_> {
     pub(super) fn search(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
         let begin = Instant::now();
         self.others_swap(&search.recipe)?;
-        if search.peak_bytes == 0 && !self.look_at_workload(search)? {
-            return Ok(());
+        let mut first_s = None;
+        if search.peak_bytes == 0 {
+            first_s = self.look_at_workload(search)?;
+            if first_s.is_none() {
+                return Ok(());
+            }
         }
         // Swapped pages compress to at most their own size.
         self.fits(search.case(), search.peak_bytes)?;
         self.leave_variants_out(search)?;
+        if let Some(run_s) = first_s {
+            (self.listener)(Event::Note(&how_long(search, run_s)));
+        }
         for round in 0.. {
             let turns = turns(search, round);
             if turns.is_empty() {
@@ -90,26 +97,20 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// Measures use without a limit: a run whose time does not count. `false`: stopped.
-    fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<bool, Error> {
+    /// Measures use without a limit; seconds of the run, which do not count. None: stopped.
+    fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<Option<f64>, Error> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
         self.fits(case, case.workload.expected_bytes().unwrap_or(0))?;
         self.tell("without a limit".to_owned(), search.progress());
         let Some(measured) = self.without_limit(&recipe, case)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let footprint = measured.needed_bytes();
         let peak = measured.peak_bytes().max(footprint);
         search.footprint_bytes = footprint;
         search.peak_bytes = peak.next_multiple_of(4096);
-        let (run_s, runs) = (measured.run.ended.usage.elapsed_s, search.runs_left());
-        (self.listener)(Event::Note(&format!(
-            "a run takes {} without a limit: some {runs} runs, {} or longer",
-            seconds(run_s),
-            duration(Duration::from_secs_f64(run_s * runs as f64))
-        )));
-        Ok(true)
+        Ok(Some(measured.run.ended.usage.elapsed_s))
     }
 
     /// Those that this machine cannot have.
@@ -203,6 +204,17 @@ impl Lab<'_> {
     }
 }
 
+/// What is ahead, for who decides whether to wait or to choose fewer variants.
+fn how_long(search: &SizeSearch, run_s: f64) -> String {
+    let (variants, runs) = (search.open().count(), search.runs_left());
+    format!(
+        "a run takes {} without a limit: {variants} {}, some {runs} runs in all, {} or longer",
+        seconds(run_s),
+        if variants == 1 { "variant" } else { "variants" },
+        duration(Duration::from_secs_f64(run_s * runs as f64))
+    )
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Unlimited,
@@ -211,10 +223,7 @@ enum Turn {
 
 /// The runs of a round; none: every variant has its answer.
 fn turns(search: &SizeSearch, round: usize) -> Vec<Turn> {
-    let open: Vec<Turn> = (0..search.variants.len())
-        .filter(|&at| search.next_limit(at).is_some())
-        .map(Turn::Variant)
-        .collect();
+    let open: Vec<Turn> = search.open().map(Turn::Variant).collect();
     let unlimited = search.unlimited.len();
     if open.is_empty() {
         return open;

@@ -104,22 +104,22 @@ fn answers_table(search: &SizeSearch) -> Table {
         where {
             let least = variant.least.as_ref();
             let step = least.and_then(|least| variant.step(least.bytes));
-            let median = |get: fn(&SizeRun) -> f64| step.map(|step| step.median_of(get));
         }
         Column::text("variant").names_row() => variant.name.as_str(),
         Column::bytes("least RAM").with_interval() => least.map(|least| {
             Estimate::new(least.bytes as f64, least.does_not_bytes as f64, least.bytes as f64)
         }),
+        Column::bytes("store") => least.filter(|least| least.store_bytes > 0).map(|it| it.store_bytes),
+        Column::bytes("with store") => least.map(|least| with_store(search, least)),
         Column::ratio("time").with_interval() => step.map_or(Cell::Empty, slowdown),
-        Column::count("faults") => median(|run| run.faults_major as f64),
-        Column::bytes("store") => median(|run| run.store_max_bytes as f64),
+        Column::count("faults") => step.map(|step| step.median_of(|run| run.faults_major as f64)),
         ; strong if least.is_some_and(|least| best == Some(with_store(search, least)))
     );
     table.note(
         "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
-         too small. The other columns are of \
-         runs with that limit: time over that without a limit, major faults, RAM of compressed pages. Marked (* or \
-         bold): the least of all, with its store.",
+         too small. The other columns are of runs with that limit: the most RAM that compressed \
+         pages took, which a control group does not count; time over that without a limit; major \
+         faults. Marked (* or bold): the least of all, with its store.",
     );
     table
 }

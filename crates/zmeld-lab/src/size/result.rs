@@ -416,11 +416,15 @@ impl SizeSearch {
         (done, None, Some(mean * self.runs_left() as f64))
     }
 
+    /// Variants that have no answer yet, by their places.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + Clone + '_ {
+        (0..self.variants.len()).filter(|&at| self.next_limit(at).is_some())
+    }
+
     /// About how many runs are left: most steps are decided at the first look or the second,
     /// beside one run without a limit each time.
     pub(crate) fn runs_left(&self) -> usize {
-        let open = (0..self.variants.len()).filter(|&at| self.next_limit(at).is_some());
-        let steps = open.map(|at| {
+        let steps = self.open().map(|at| {
             let (low, high) = self.variants[at].bracket(self.peak_bytes).ends();
             let apart = high as f64 / low.max(self.floor_bytes()) as f64;
             let levels = apart.ln() / self.question.within.ln_1p();
@@ -496,6 +500,14 @@ mod tests {
         let with_store = " needs at least 87.0 MiB with ";
         assert!(said.contains(with_store), "{said}");
         assert!(said.contains(", 7.00 MiB of it the store."), "{said}");
+        let row = said
+            .lines()
+            .find(|line| line.contains("80.0 MiB ("))
+            .unwrap();
+        assert!(
+            row.contains(" 7.00 MiB ") && row.contains(" 87.0 MiB "),
+            "{said}"
+        );
         search.question.basis = Basis::Machine;
         let said = crate::size::report::document(&search).to_text(&Style::plain(300));
         assert!(said.contains(" needs at least 80.0 MiB with "), "{said}");

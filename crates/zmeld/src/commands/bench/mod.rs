@@ -31,7 +31,7 @@ use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld bench size -- ./my-program --batch           with how little RAM it does
+  zmeld bench size -- ./my-program --batch           least RAM for a job that ends
   zmeld bench list                                   the recipes
   zmeld bench run bt --html bt.html                  one of them, and a page
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
@@ -52,9 +52,9 @@ pub struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a recipe: every set-up in turn, repeated, compared
+    /// Run a recipe: each kind of swap in turn, repeated, compared
     Run(Box<RunArgs>),
-    /// How small a machine will do: the least RAM for a command, with each set-up
+    /// Find the least RAM for a command that ends by itself, with each kind of swap
     Size(Box<size::SizeArgs>),
     /// List the recipes, or print one
     List(ListArgs),

@@ -18,10 +18,12 @@ Examples:
   zmeld bench size --budget 20m --output size.json -- ./my-job
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
-The command is run again and again, so it has to take about as long each time,
-and to end by itself: some 30 times for each variant. A variant is one kind of
-swap: none, a disk, zram with one codec, zswap, zmeld. Each limit is decided by
-the interval of its slowdown, not by one run.
+The command has to end by itself, and to take about as long each time: it runs
+some 30 times for each variant, and as often without a limit. A variant is one
+kind of swap: none, a disk, zram with one codec, zswap, zmeld. The first run
+tells how many variants and runs there are, and how long they take; --variant
+chooses. A server that does not end: zmeld scan --pid PID says how its memory
+compresses.
 
 The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
@@ -29,11 +31,13 @@ variants, --slowdown 50% --within 10%; 56 runs of 2 s in two minutes):
   'python3 job.py' needs at least 217 MiB of RAM without swap; at most
   13.5 MiB with zram lzo-rle, 7.44 MiB of it the store.
 
-  variant                          least RAM        time  faults     store
-  no swap         216.7 MiB (205.0 to 216.7)           –       –         –
-  zram lzo-rle *        6.1 MiB (0.0 to 6.1)  1.0x ± 0.3     474  7.44 MiB
+  variant                          least RAM     store  with store        time
+  no swap         216.7 MiB (205.0 to 216.7)         –     217 MiB           –
+  zram lzo-rle *        6.1 MiB (0.0 to 6.1)  7.44 MiB    13.5 MiB  1.0x ± 0.3
 
-  * marks the least of all, with its store.";
+  Store: RAM of the compressed pages, which the limit does not count. *: the
+  least of all, with its store. Each limit is decided by the interval of its
+  slowdown, not by one run.";
 
 /// Arguments of `zmeld bench size`.
 #[derive(Debug, Args)]
