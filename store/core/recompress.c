@@ -168,7 +168,8 @@ static int choose_largest(struct recompression *run)
 		return -ENOMEM;
 	if (!count_sizes(run))
 		step = 0;
-	while (step && found < wanted * WHOLE)
+	/* To the nearest: what shares stand for is rounded down. */
+	while (step && found + WHOLE / 2 < wanted * WHOLE)
 		found += run->sizes[--step];
 	if (run->size_min < step * SIZE_STEP)
 		run->size_min = step * SIZE_STEP;

@@ -459,7 +459,7 @@ static void try_estimates(void)
 		{ "in pairs", 600, in_pairs, 512, false },
 		{ "unique", 600, all_unique, 512, false },
 		{ "in pairs", 20000, in_pairs, 625, false },
-		{ "in pairs", 70000, in_pairs, 2048, false },
+		{ "in pairs", 140000, in_pairs, 2048, false },
 		{ "a giant group that is not sampled", 20000, one_giant, 0, false },
 		{ "that and pairs", 20000, giant_and_pairs, 0,
 		  false },
@@ -469,7 +469,7 @@ static void try_estimates(void)
 	struct zm_store *store;
 	struct plan plan;
 	u64 sampled;
-	u32 i, *content = calloc(70000, sizeof(*content));
+	u32 i, *content = calloc(140000, sizeof(*content));
 
 	if (!content)
 		DIE("no memory");

@@ -206,11 +206,11 @@ static void try_limit_on_shares(void)
 	u64 i;
 
 	for (i = 0; i < 20; i++)
-		put(store, i, i < 10 ? raw(1) : i < 15 ? text(i) : 2 + 8 * i);
+		put(store, i, i < 10 ? raw(1) : i < 15 ? 2 + 8 * i : text(i));
 	EXPECT(test_meld(store).pages_melded == 9);
 	result = recompress(store, 0, 0, 6);
 	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 5);
-	EXPECT(test_info(store, 0).incompressible && !test_info(store, 15).priority);
+	EXPECT(test_info(store, 0).incompressible && !test_info(store, 14).priority);
 	close_store(store);
 }
 

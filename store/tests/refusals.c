@@ -511,6 +511,27 @@ static void no_memory_for(int (*work)(struct zm_store *store))
 	EXPECT(nth > 4);
 }
 
+/* A page that stays for want of memory keeps no block. */
+static void no_memory_to_send_away(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	struct zm_store *store = test_store(&options, 1);
+	struct zm_writeback wb;
+	u8 page[ZM_PAGE_SIZE];
+
+	page_make(page, 4);
+	test_write(store, 0, page);
+	zm_fault_scarce_set(true);
+	zm_fault_set(1);
+	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -ENOMEM);
+	zm_fault_set(0);
+	zm_fault_scarce_set(false);
+	EXPECT(!zm_writeback_begin(store, 0, 0, false, &wb, page));
+	zm_writeback_end(store, &wb, false);
+	zm_store_destroy(store);
+}
+
 /* As many blocks as there are, each once, whatever their number. */
 static void every_number_of_blocks(void)
 {
@@ -558,6 +579,7 @@ int main(void)
 	zm_store_destroy(store);
 	EXPECT(!prepared);
 	no_memory_for_a_store();
+	no_memory_to_send_away();
 	no_memory_for(meld_all);
 	no_memory_for(recompress_largest);
 	no_memory_for(check_all);
