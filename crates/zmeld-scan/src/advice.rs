@@ -6,9 +6,7 @@
 use zmeld_config::advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::meld;
-use zmeld_config::advice::{
-    size, tier, Facts, Machine, ModulePresence, Preferences, Recommendation,
-};
+use zmeld_config::advice::{size, tier, Choice, Facts, Machine, ModulePresence, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -104,7 +102,7 @@ pub fn recommendation(
         ..result.machine.facts.clone()
     };
     let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
-    Some(tier::recommend(&facts, &Preferences::default()))
+    Some(tier::recommend(&facts, &Choice::default()))
 }
 
 /// Everything there is to say of what was read.

@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use rustix::fs::{mkfifoat, Mode, CWD};
 use serde::Serialize;
-use zmeld_config::advice::{CodecVerdict, Machine, Pool, TierKind};
+use zmeld_config::advice::{Choice, CodecVerdict, Machine, Pool, Recommended, TierKind};
 use zmeld_config::{Comments, Config, Named};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_report::Style;
-use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::status::findings::{findings, RULES};
 use zmeld_swap::status::metrics;
@@ -146,7 +145,7 @@ fn advised(host: &Host, rest: &str) -> Outcome {
     let asked = |at: usize| words.get(at).filter(|word| **word != "-");
     let place = words.iter().find(|word| word.starts_with('/'));
     let size = words.iter().find(|word| word.ends_with('%'));
-    let choice = UserChoice {
+    let choice = Choice {
         kind: asked(0).map(|kind| TierKind::named(kind).unwrap()),
         codec: asked(1).map(|codec| codec.parse().unwrap()),
         place: place.map(|place| place.parse().unwrap()),
@@ -163,7 +162,7 @@ fn advised(host: &Host, rest: &str) -> Outcome {
             .map_or(CodecVerdict::Not, CodecVerdict::NothingToGain),
         _ => CodecVerdict::Not,
     };
-    let found = match recommend(&Machine::read(host).unwrap(), &choice, &measured, &[]) {
+    let found = match Recommended::new(&Machine::read(host).unwrap(), &choice, &measured, &[]) {
         Ok(found) => found,
         Err(why) => {
             return Outcome {

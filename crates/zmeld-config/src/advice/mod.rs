@@ -15,6 +15,7 @@
 //! | [`meld`] | whether melding pays, and what melds here |
 //! | [`module`] | whether the kernel has a driver, or could have it |
 //! | [`tunables`] | which swappiness and read-ahead fit the swap |
+//! | `configuration` | all of it as a configuration |
 //!
 //! Invariants:
 //! - A device of the advised size and limit is never found oversized by
@@ -25,6 +26,7 @@
 mod active;
 pub mod beside;
 pub mod codec;
+mod configuration;
 pub mod machine;
 pub mod meld;
 pub mod module;
@@ -36,8 +38,9 @@ pub use crate::tier::TierKind;
 pub use active::{ActiveSwap, ZswapFacts};
 pub use beside::{beside, CompressedPlace};
 pub use codec::CodecVerdict;
+pub use configuration::Recommended;
 pub use machine::Machine;
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, Facts, Pool, Preferences, Recommendation};
+pub use tier::{recommend, Choice, Facts, Pool, Recommendation};
 pub use tunables::SwapKinds;

@@ -9,7 +9,9 @@ use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
 use crate::advice::module::{way_to_module, ModulePresence};
 use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
-use crate::tier::TierKind;
+use crate::codec::Codec;
+use crate::location::Location;
+use crate::tier::{Size, TierKind};
 
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -225,14 +227,16 @@ impl Facts {
 
 /// Choices of the machine's owner.
 #[derive(Clone, Debug, Default)]
-pub struct Preferences {
+pub struct Choice {
     pub kind: Option<TierKind>,
-    pub size_bytes: Option<u64>,
-    pub codec: Option<String>,
+    pub size: Option<Size>,
+    pub codec: Option<Codec>,
+    /// Place of a disk tier: a device, or a file.
+    pub place: Option<Location>,
 }
 
 /// The set-up that suits a machine, within its owner's choices.
-pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
+pub fn recommend(facts: &Facts, choice: &Choice) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
     let zswap = machine.zswap.as_ref();
@@ -244,9 +248,12 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
         false => (TierKind::Zram, ""),
     };
     let in_front = (TierKind::Zswap, "");
-    let asked = wish.kind.map(|kind| (kind, ""));
-    let ((kind, but), why) = match (asked, &disk, zswap) {
-        (Some(asked), ..) => (asked, "as asked for".to_owned()),
+    let asked_codec = choice.codec.as_ref().map(Codec::to_string);
+    let ((kind, but), why) = match (choice.kind, &disk, zswap) {
+        (Some(kind), ..) => ((kind, ""), "as asked for".to_owned()),
+        (None, ..) if choice.place.is_some() => {
+            ((TierKind::Disk, ""), "a place is given".to_owned())
+        }
         (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
             in_front,
             format!(
@@ -289,17 +296,18 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
     // zswap takes the codecs of the crypto interface, which nobody asked.
     let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
     let sizing = in_ram.then(|| {
-        let is_it = wish.codec.is_none() || wish.codec.as_deref() == measured.codec();
+        let is_it = asked_codec.is_none() || asked_codec.as_deref() == measured.codec();
         let basis = measured.basis().filter(|_| is_it);
-        match wish.size_bytes {
-            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
-            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
+        let (ram_bytes, page_size) = (machine.ram_bytes, facts.page_size);
+        match choice.size.map(|size| size.bytes(ram_bytes)) {
+            Some(bytes) => Sizing::of_size(bytes, ram_bytes, page_size, basis),
+            None => Sizing::advised(ram_bytes, page_size, basis),
         }
     });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
     let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
     let pool = |zswap: &ZswapFacts| {
-        let named = wish.codec.as_deref().or(zswap.compressor_to_name());
+        let named = asked_codec.as_deref().or(zswap.compressor_to_name());
         let zswap = ZswapFacts {
             compressor: named.unwrap_or(&zswap.compressor).to_owned(),
             zpool: zswap.zpool.clone().filter(|_| !zswap.wants_zsmalloc),
@@ -309,7 +317,7 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
         Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
     // DKMS is of no use to a kernel that loads no modules.
-    let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword)
+    let lacks_zword = zswap.is_some_and(|it| is_zswap && asked_codec.is_none() && !it.has_zword)
         && machine.zmeld.presence != ModulePresence::Impossible;
     let mut why = why + but;
     if lacks_zword {
@@ -325,7 +333,7 @@ pub fn recommend(facts: &Facts, wish: &Preferences) -> Recommendation {
     Recommendation {
         kind,
         why,
-        codec: wish.codec.clone().or(codec),
+        codec: asked_codec.clone().or(codec),
         sizing,
         pool: zswap.filter(|_| is_zswap).and_then(pool),
         missing: missing.flatten(),

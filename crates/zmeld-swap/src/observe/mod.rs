@@ -18,7 +18,6 @@
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`tunables`], [`image`] | what does not suit a machine, for plans and for findings |
-//! | [`recommend`](mod@recommend) | the configuration for a machine for which nobody wrote one |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 pub mod accounting;
@@ -37,7 +36,6 @@ mod observation;
 pub mod random_read;
 mod reader;
 pub mod reclaimed;
-pub mod recommend;
 pub mod run_folder;
 mod system;
 pub mod tier;

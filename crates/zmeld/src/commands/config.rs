@@ -6,14 +6,13 @@ use anyhow::{bail, ensure, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::advice::CodecVerdict;
+use zmeld_config::advice::{Choice, CodecVerdict, Recommended};
 use zmeld_config::{Comments, Config, ConfigError, Finding, Loaded, Severity};
 use zmeld_linux::file;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_report::text::inert;
 use zmeld_swap::migrate::import::{import, import_file};
-use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::Error;
 use zmeld_swap::status::config_check::config_check;
@@ -207,7 +206,7 @@ fn completed(
         Some(state) => state.config.clone(),
         None => {
             let own = super::setup::own_swaps(host);
-            let found = recommend(machine, &UserChoice::default(), &CodecVerdict::Not, &own);
+            let found = Recommended::new(machine, &Choice::default(), &CodecVerdict::Not, &own);
             found.map_err(|what| Error::Refused { what })?.config
         }
     };

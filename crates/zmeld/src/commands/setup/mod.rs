@@ -13,11 +13,10 @@ use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::advice::{CodecVerdict, Facts, Preferences, Recommendation, TierKind};
+use zmeld_config::advice::{Choice, CodecVerdict, Facts, Recommendation, Recommended, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size, Swappiness};
 use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
-use zmeld_swap::observe::recommend::{recommend, UserChoice};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_swap::setup::step::Step;
@@ -437,13 +436,13 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
             measure::measured(codec.as_ref(), &machine)?
         }
     };
-    let choice = UserChoice {
+    let choice = Choice {
         kind: args.kind,
         size: args.size,
         codec: args.codec.clone(),
         place: args.device.clone(),
     };
-    let found = recommend(&machine, &choice, &measured, &own_swaps(host));
+    let found = Recommended::new(&machine, &choice, &measured, &own_swaps(host));
     let found = found.map_err(refused)?;
     let (mut config, mut comments) = (found.config, found.comments);
     if config.zswap().is_some() {
@@ -499,7 +498,7 @@ fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
 fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
-    let advised = zmeld_config::advice::recommend(&facts, &Preferences::default()).kind;
+    let advised = zmeld_config::advice::recommend(&facts, &Choice::default()).kind;
     let is_it = args.kind.unwrap_or(advised).is_in_front();
     let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
@@ -744,7 +743,7 @@ mod tests {
         machine.zram.presence = zram;
         machine.zmeld.presence = ModulePresence::Absent;
         let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
-        let to = zmeld_config::advice::recommend(&facts, &Preferences::default());
+        let to = zmeld_config::advice::recommend(&facts, &Choice::default());
         what_up_does(&Host::at(root.path()), &to, true)
     }
 
