@@ -60,11 +60,8 @@ fn table(section: &impl Serialize) -> Table {
 fn tier_table(tier: &Tier) -> Table {
     let kind = tier.kind.kind();
     let mut keys = Table::from_iter([("kind".to_owned(), kind.name().into())]);
-    keys.extend(match &tier.kind {
-        Kind::Ram(device) => table(device),
-        Kind::Zswap(zswap) => table(zswap),
-        Kind::Disk(disk) => table(disk),
-    });
+    let of_kind = table(&tier.kind).into_iter();
+    keys.extend(of_kind.flat_map(|(_, keys)| keys.try_into::<Table>().unwrap_or_default()));
     keys.extend(table(&tier.swap));
     keys.retain(|key, _| key != "meld" || kind == TierKind::Zmeld);
     keys

@@ -15,6 +15,8 @@
 //! | [`meld`] | whether melding pays, and what melds here |
 //! | [`module`] | whether the kernel has a driver, or could have it |
 //! | [`tunables`] | which swappiness and read-ahead fit the swap |
+//! | [`image`] | whether a machine that hibernates can keep its image |
+//! | [`unsupported`] | what a configuration asks for and the machine cannot give |
 //! | `configuration` | all of it as a configuration |
 //!
 //! Invariants:
@@ -27,12 +29,14 @@ mod active;
 pub mod beside;
 pub mod codec;
 mod configuration;
+pub mod image;
 pub mod machine;
 pub mod meld;
 pub mod module;
 pub mod size;
 pub mod tier;
 pub mod tunables;
+pub mod unsupported;
 
 pub use crate::tier::TierKind;
 pub use active::{ActiveSwap, ZswapFacts};

@@ -10,6 +10,8 @@
 //! which pays where neighbours come with the same move of a drive's head, and costs
 //! decompressing pages that nobody asked for where all swap is in RAM.
 
+use crate::finding::Finding;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapKinds {
     /// Compressed devices in RAM. zswap is none: it stands in front of drives.
@@ -28,12 +30,12 @@ const MOST_ON_SPINNING_DISK: u8 = 100;
 
 impl SwapKinds {
     /// `vm.swappiness` below which it is too low for this swap.
-    pub fn swappiness_min(self) -> Option<u8> {
+    fn swappiness_min(self) -> Option<u8> {
         (self.in_ram && !self.on_spinning_disk).then_some(LEAST_IN_RAM)
     }
 
     /// `vm.swappiness` above which it is too high for this swap.
-    pub fn swappiness_max(self) -> Option<u8> {
+    fn swappiness_max(self) -> Option<u8> {
         (self.on_spinning_disk && !self.in_ram).then_some(MOST_ON_SPINNING_DISK)
     }
 
@@ -46,6 +48,63 @@ impl SwapKinds {
     /// `vm.page-cluster`; none: the kernel's own choice fits.
     pub fn page_cluster(self) -> Option<u8> {
         (self.in_ram && !self.on_disk).then_some(0)
+    }
+}
+
+/// A tunable that does not suit, and what does.
+pub struct Unfit {
+    /// The finding, without a way out.
+    pub finding: Finding,
+    /// The key of `[tunables]`, and its value.
+    pub fits: (&'static str, u8),
+}
+
+impl Unfit {
+    /// Its way out in words, for a plan.
+    pub fn in_words(self) -> Finding {
+        let (key, fits) = self.fits;
+        self.finding.with(format!("{key} = {fits} in [tunables]"))
+    }
+}
+
+/// That swappiness does not fit the kind of swap.
+pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Unfit> {
+    let (what, so, fits) = if kinds.swappiness_min().is_some_and(|it| value < it.into()) {
+        (
+            "it is low for swap in RAM: caches are dropped, and read from disk again, before \
+             cold pages are compressed",
+            "with swap k times as fast as files, 200 k/(k+1)",
+            150,
+        )
+    } else if kinds.swappiness_max().is_some_and(|it| value > it.into()) {
+        (
+            "it is high for swap on a spinning disk, which reads random pages no faster than \
+             files",
+            "100: swap is as fast as files",
+            60,
+        )
+    } else {
+        return None;
+    };
+    let why = format!("vm.swappiness {value}; {so}");
+    Some(unfit("swappiness", what, why, ("swappiness", fits)))
+}
+
+/// That neighbours are read ahead, which pays on disks: from RAM each page costs decompressing.
+pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Unfit> {
+    let fits = kinds.page_cluster().filter(|fits| value > (*fits).into())?;
+    let what = "swap in RAM is read ahead: pages are decompressed without need";
+    let why = format!(
+        "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
+        1u64 << value.min(20)
+    );
+    Some(unfit("page-cluster", what, why, ("page_cluster", fits)))
+}
+
+fn unfit(name: &str, what: &str, why: String, fits: (&'static str, u8)) -> Unfit {
+    Unfit {
+        finding: Finding::of_machine(format!("vm.{name}"), what, why, ""),
+        fits,
     }
 }
 

@@ -17,7 +17,6 @@
 //! | `accounting` | where RAM is: programs, compression, what is left |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
-//! | [`tunables`], [`image`] | what does not suit a machine, for plans and for findings |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 pub mod accounting;
@@ -29,7 +28,6 @@ mod disk;
 pub mod facts;
 pub mod guarded;
 pub mod headroom;
-pub mod image;
 pub mod lately;
 mod note;
 mod observation;
@@ -39,8 +37,6 @@ pub mod reclaimed;
 pub mod run_folder;
 mod system;
 pub mod tier;
-pub mod tunables;
-pub(crate) mod unsupported;
 mod zswap;
 
 pub use accounting::Accounting;

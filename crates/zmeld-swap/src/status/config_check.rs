@@ -1,6 +1,5 @@
 //! Checks a configuration against a machine without setting anything up.
 
-use crate::observe::unsupported::kept_free;
 use crate::observe::DamonReclaim;
 use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
@@ -11,6 +10,7 @@ use crate::watch::reclaim;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zmeld_config::advice::machine::Machine;
+use zmeld_config::advice::unsupported::kept_free;
 use zmeld_config::{
     Config, Finding, FindingId, GroupPattern, GuardRule, Percent, ReclaimRule, Severity,
 };

@@ -20,7 +20,7 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
-use super::planner::{Planner, Steps};
+use super::parts::{Planner, Steps};
 
 pub(super) fn plan(
     disk: &DiskSwap,

@@ -7,7 +7,6 @@
 mod compare;
 mod disk;
 mod parts;
-mod planner;
 mod ram;
 mod stand_in;
 mod swappiness;
@@ -22,6 +21,7 @@ use crate::setup::error::{Error, Refused};
 use crate::setup::journal::State;
 use crate::setup::step::Step;
 use zmeld_config::advice::machine::Machine;
+use zmeld_config::advice::unsupported;
 use zmeld_config::{Config, Finding, FindingId, Kind, RamDriver, Severity, Tier};
 use zmeld_linux::swaps::is_swapon_busybox;
 use zmeld_linux::{Host, HostError};
@@ -29,8 +29,8 @@ use zmeld_linux::{Host, HostError};
 pub(crate) use compare::{compare, holds};
 pub use disk::in_plain;
 pub(crate) use parts::revive;
+use parts::{areas, Planner, Steps};
 pub use parts::{Done, Leaving, OnUnreadable, Options, Plan, PlanPart, Planned, Skipped};
-use planner::{areas, Planner, Steps};
 pub use stand_in::StandIn;
 pub use swappiness::Measured;
 
@@ -121,7 +121,7 @@ impl Plan {
             return Ok((refused, Err(err)));
         }
         if !options.only_named {
-            let lacking = crate::observe::unsupported::lacks(draft.machine, draft.config);
+            let lacking = unsupported::lacks(draft.machine, draft.config);
             draft.problems.extend(lacking);
         }
         draft.warnings();

@@ -21,8 +21,7 @@ use zmeld_linux::compressed::MmStat;
 use zmeld_linux::Host;
 
 use super::disk::refuse_tiny;
-use super::parts::{Plan, PlanPart, Planned, Skipped};
-use super::planner::{Planner, Steps};
+use super::parts::{Plan, PlanPart, Planned, Planner, Skipped, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";

@@ -11,8 +11,7 @@ use crate::setup::step::Step;
 use crate::setup::steps::SwapOff;
 use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 
-use super::parts::PlanPart;
-use super::planner::{areas, Planner, Steps};
+use super::parts::{areas, PlanPart, Planner, Steps};
 
 pub(crate) const GROUP: &str = "take-over";
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use zmeld_config::advice::SwapKinds;
+use zmeld_config::advice::{unsupported, SwapKinds};
 use zmeld_report::units::count;
 
 use crate::observe::is_spinning;
@@ -12,7 +12,7 @@ use crate::setup::step::Step;
 use crate::setup::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
-use super::planner::{Planner, Steps};
+use super::parts::{Planner, Steps};
 use super::swappiness::{SWAPPINESS_MAX, SWAPPINESS_MIN};
 
 const GROUP: &str = "tunables";
@@ -48,7 +48,7 @@ impl Planner<'_> {
                 ),
             ));
         }
-        let kept_free = crate::observe::unsupported::kept_free(self.machine, self.config);
+        let kept_free = unsupported::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);
         let given = wanted.values().into_iter();
         let given = given.map(|it| (it.name, it.value, it.purpose));

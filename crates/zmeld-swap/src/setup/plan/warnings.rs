@@ -4,6 +4,8 @@
 use zmeld_config::advice::size::{
     fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
+use zmeld_config::advice::tunables::Unfit;
+use zmeld_config::advice::{image, tunables};
 use zmeld_report::units::bytes;
 
 use std::path::{Path, PathBuf};
@@ -11,10 +13,7 @@ use std::path::{Path, PathBuf};
 use zmeld_config::{Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_linux::hibernation::size_bytes;
 
-use super::parts::PlanPart;
-use super::planner::Planner;
-use crate::observe::tunables::Unfit;
-use crate::observe::{image, tunables};
+use super::parts::{PlanPart, Planner};
 
 /// The sum of devices' bytes, words for several, and the key that is to blame; None without any.
 fn together(devices: &[(&str, u64)], key: &str) -> Option<(u64, String, String)> {

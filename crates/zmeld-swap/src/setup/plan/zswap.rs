@@ -8,7 +8,7 @@ use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 use zmeld_linux::modules::{loadable, Loadable};
 
-use super::planner::{Planner, Steps};
+use super::parts::{Planner, Steps};
 
 const COMPRESSOR: &str = "compressor";
 

@@ -1,11 +1,11 @@
 //! Tiers that get in each other's way.
 
-use zmeld_config::advice::{beside, CompressedPlace, ZswapFacts};
+use zmeld_config::advice::{beside, image, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::remedy::priority_above;
 use super::view::View;
-use crate::observe::{image, Device, Swap};
+use crate::observe::{Device, Swap};
 use zmeld_config::{Finding, FindingId, Remedy};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use zmeld_config::advice::tunables;
 use zmeld_report::units::{bytes, count};
 
 use super::view::{is_experiment, View};
-use crate::observe::{tunables, LimitedGroup, Pressure, Services};
+use crate::observe::{LimitedGroup, Pressure, Services};
 use zmeld_config::{Finding, Remedy, Severity};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::meminfo;

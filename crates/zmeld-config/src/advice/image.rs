@@ -4,8 +4,9 @@
 
 use std::path::Path;
 
-use zmeld_config::Finding;
 use zmeld_report::units::bytes;
+
+use crate::finding::Finding;
 
 /// Why it cannot be kept; none where it can, or nobody can tell. `resume`: what says that the
 /// machine hibernates; `disks`: swap on disks, with sizes in bytes; `area`: the one of them that it

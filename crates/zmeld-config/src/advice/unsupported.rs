@@ -1,8 +1,11 @@
 //! Configuration that a machine cannot give.
 
-use zmeld_config::advice::machine::Machine;
-use zmeld_config::{Codec, Config, Finding, Severity};
 use zmeld_report::units::bytes;
+
+use crate::advice::machine::Machine;
+use crate::codec::Codec;
+use crate::config::Config;
+use crate::finding::{Finding, Severity};
 
 /// One part in so many of RAM is too much to be kept free.
 const MIN_FREE_PART: u64 = 8;
