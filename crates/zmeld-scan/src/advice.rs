@@ -320,7 +320,7 @@ pub fn of_shared_memory(result: &ScanResult) -> Option<Advice> {
 /// Advice where this machine's own memory is not short.
 fn need_advice(result: &ScanResult) -> Option<Advice> {
     let machine = &result.machine;
-    let is_swapped = machine.swaps.iter().any(|swap| swap.area.used_bytes > 0);
+    let is_swapped = machine.swaps.iter().any(|swap| swap.used_bytes > 0);
     let text = not_short(machine.available_bytes, machine.ram_bytes, is_swapped);
     let text = text.filter(|_| result.memory.processes > 0)?;
     Some(Advice::new(AdviceKind::Note, "need", text))

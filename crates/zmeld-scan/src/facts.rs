@@ -25,7 +25,7 @@ pub struct MachineFacts {
     /// Codecs that the kernel's zram offers; empty where there is no zram.
     pub zram_codecs: Vec<String>,
     /// Active swap, as `/proc/swaps` lists it.
-    pub swaps: Vec<SwapInUse>,
+    pub swaps: Vec<SwapArea>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,28 +37,6 @@ pub struct MachineFacts {
     pub zram: ModulePresence,
     /// The module zmeld.
     pub zmeld: ModulePresence,
-}
-
-/// An active swap device or file.
-#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
-pub struct SwapInUse {
-    /// Its line in `/proc/swaps`.
-    #[serde(flatten)]
-    pub area: SwapArea,
-    /// A zram device's own figures; absent for other swap.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zram: Option<ZramInUse>,
-}
-
-/// A zram device in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct ZramInUse {
-    /// Its codec.
-    pub codec: String,
-    /// Memory that it takes for them (`mem_used_total`).
-    pub memory_used_bytes: u64,
-    /// Memory that it may take; 0: all there is.
-    pub memory_limit_bytes: u64,
 }
 
 impl MachineFacts {
@@ -82,11 +60,7 @@ impl MachineFacts {
             ram_bytes: memory.map_or(0, |it| it.total_bytes),
             available_bytes: memory.map_or(0, |it| it.available_bytes),
             zram_codecs: facts.zram.codecs.clone(),
-            swaps: facts
-                .swaps
-                .iter()
-                .map(|it| SwapInUse::of(&facts, it))
-                .collect(),
+            swaps: facts.swaps.clone(),
             ksm_runs: ksm.map(|text| is_on(&text)),
             zram: facts.zram.presence,
             zmeld: facts.zmeld.presence,
@@ -99,25 +73,6 @@ impl MachineFacts {
     pub fn offers(&self, codec: &str) -> Option<bool> {
         let is_open = self.zram_codecs.is_empty() && codec != ZWORD;
         (!is_open).then(|| self.zram_codecs.iter().any(|name| name == codec))
-    }
-}
-
-impl SwapInUse {
-    fn of(facts: &Machine, area: &SwapArea) -> SwapInUse {
-        let is_zram = area.device().is_some_and(|name| name.starts_with("zram"));
-        let swap = facts.compressed.iter().find(|it| it.area == *area);
-        let zram = swap.filter(|_| is_zram).and_then(|swap| {
-            let held = swap.held?;
-            Some(ZramInUse {
-                codec: swap.codec.clone()?,
-                memory_used_bytes: held.memory_used_bytes,
-                memory_limit_bytes: held.limit_bytes,
-            })
-        });
-        SwapInUse {
-            area: area.clone(),
-            zram,
-        }
     }
 }
 

@@ -700,7 +700,7 @@ fn advice_is_told_whole() {
     for (available, used, processes) in [(8, 0, 1), (7, 0, 1), (8, 1, 1), (8, 0, 0)] {
         tell("how much is available", &|result| {
             result.machine.available_bytes = available << 30;
-            result.machine.swaps[0].area.used_bytes = used;
+            result.machine.swaps[0].used_bytes = used;
             result.memory.processes = processes;
         });
     }
