@@ -834,7 +834,7 @@ impl Status {
         let mut spaces = field("NSpid").unwrap_or_default().split_whitespace();
         Some(Status {
             name: field("Name").unwrap_or_default().to_owned(),
-            uid: field("Uid")?.split_whitespace().next()?.parse().ok()?,
+            uid: process::user(&text)?,
             gives_bytes,
             holds_bytes: gives_bytes + of("RssShmem"),
             is_init: spaces.next().is_some() && spaces.last() == Some("1"),

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
+use zmeld_linux::boot::uptime;
 use zmeld_linux::process::began;
-use zmeld_linux::Host;
 
 use crate::choice::{AT_ONCE_MAX, LARGEST_MAX};
 use crate::owners::{
@@ -286,9 +286,11 @@ pub(crate) fn signal_group(
         return;
     };
     let host = &groups.host;
-    let since = *group
+    // In ticks, which are hundredths of a second.
+    let now = || uptime(host).ok().flatten();
+    let since = group
         .since
-        .get_or_init(|| uptime_ticks(host).unwrap_or(u64::MAX));
+        .get_or_init(|| now().map_or(u64::MAX, |it| (it * 100.0) as u64));
     let (mut found, mut is_all, mut known) = (Vec::new(), true, SaidOf::new());
     // A group passed over itself shields nobody.
     let own = groups
@@ -307,7 +309,7 @@ pub(crate) fn signal_group(
         let is_new = || {
             stat()
                 .and_then(|it| began(&it))
-                .is_some_and(|it| it > since)
+                .is_some_and(|it| it > *since)
         };
         let passed = groups.said(&group.top, list, &mut known, |_, _| ()).passed;
         let is_spared = is_login(group, &status) || status.is_init && !has_inits;
@@ -335,11 +337,4 @@ pub(crate) fn signal_group(
         }
     }
     group.left.store(seen, Ordering::Relaxed);
-}
-
-/// How long the machine has run, in ticks, which are hundredths of a second.
-fn uptime_ticks(host: &Host) -> Option<u64> {
-    let text = host.read("/proc/uptime").ok()?;
-    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
-    Some((seconds * 100.0) as u64)
 }

@@ -3,9 +3,8 @@
 //! be told from what is in use.
 
 use std::ffi::OsStr;
-use std::fs;
 
-use zmeld_linux::process;
+use zmeld_linux::process::began_of;
 
 /// How all of it begins; the process's number follows.
 pub const PREFIX: &str = "zmeld-lab-";
@@ -13,7 +12,7 @@ pub const PREFIX: &str = "zmeld-lab-";
 /// The name of something of this experiment's: `zmeld-lab-NUMBER-BEGAN` and what it is.
 pub(crate) fn own(what: &str) -> String {
     let pid = std::process::id();
-    match began(pid) {
+    match began_of(pid) {
         Some(began) => format!("{PREFIX}{pid}-{began}{what}"),
         None => format!("{PREFIX}{pid}{what}"),
     }
@@ -29,7 +28,7 @@ pub(crate) fn is_left_behind(name: &OsStr) -> bool {
         return false;
     };
     let told = digits(rest.trim_start_matches('-')).0;
-    began(maker).is_none_or(|began| began.to_string() != told)
+    began_of(maker).is_none_or(|began| began.to_string() != told)
 }
 
 fn digits(text: &str) -> (&str, &str) {
@@ -37,11 +36,6 @@ fn digits(text: &str) -> (&str, &str) {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     text.split_at(end)
-}
-
-/// When a process that lives began, in ticks after the boot.
-fn began(pid: u32) -> Option<u64> {
-    process::began(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(test)]
@@ -60,7 +54,7 @@ mod tests {
     #[test]
     fn a_number_that_was_given_again_brings_nothing_back_to_life() {
         let pid = std::process::id();
-        let earlier = began(pid).unwrap() - 1;
+        let earlier = began_of(pid).unwrap() - 1;
         let name = format!("{PREFIX}{pid}-{earlier}-run");
         assert!(is_left_behind(OsStr::new(&name)), "{name}");
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::fs::{flock, FlockOperation, OFlags};
 use rustix::io::{fcntl_getfd, fcntl_setfd, Errno, FdFlags};
 
-use crate::process;
+use crate::process::began_of;
 
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl FileLock {
 
     /// With this process written in its file.
     fn held(file: File) -> io::Result<FileLock> {
-        let began = began(std::process::id()).unwrap_or_default();
+        let began = began_of(std::process::id()).unwrap_or_default();
         let text = format!("{} {began}\n", std::process::id());
         file.set_len(0)?;
         file.write_all_at(text.as_bytes(), 0)?;
@@ -174,12 +174,10 @@ fn named_in(file: &File) -> Holder {
     let named = text.trim_end().split_once(' ');
     let named = named.and_then(|(pid, time)| Some((pid.parse().ok()?, time.parse().ok()?)));
     Holder {
-        pid: named.filter(|it| began(it.0) == Some(it.1)).map(|it| it.0),
+        pid: named
+            .filter(|it| began_of(it.0) == Some(it.1))
+            .map(|it| it.0),
     }
-}
-
-fn began(pid: u32) -> Option<u64> {
-    process::began(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(test)]

@@ -215,9 +215,7 @@ fn leave(pid: i32, change: impl Fn(u32) -> u32) {
 /// A process's real user. Its directory in /proc is root's where it hides its memory.
 fn real_user(pid: i32) -> u32 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let users = process::status(&status, "Uid").unwrap_or_default();
-    let real = users.split_whitespace().next();
-    real.and_then(|it| it.parse().ok()).unwrap_or(u32::MAX)
+    process::user(&status).unwrap_or(u32::MAX)
 }
 
 /// The first of the subordinate ids that a user is one of, all of them one user's; else himself.

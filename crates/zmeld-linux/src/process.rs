@@ -21,6 +21,11 @@ pub fn began(stat: &str) -> Option<u64> {
     }
 }
 
+/// [`began`] of the process with that number.
+pub fn began_of(pid: u32) -> Option<u64> {
+    began(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
 /// How long it has computed, in seconds: fields 14 and 15, in ticks that are hundredths
 /// of a second on every architecture that Linux shows to user space.
 pub fn processor_seconds(stat: &str) -> Option<f64> {
@@ -33,6 +38,11 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
 pub fn status<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// The real user in `status`.
+pub fn user(text: &str) -> Option<u32> {
+    status(text, "Uid")?.split_whitespace().next()?.parse().ok()
 }
 
 /// The result of a read, none where the process has ended.

@@ -2,6 +2,7 @@
 //! to run it again.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
@@ -216,13 +217,12 @@ impl Run {
 impl Experiment {
     /// An experiment of which nothing was run.
     pub fn new(recipe: Recipe, full: bool, seed: u64) -> Experiment {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Experiment {
             recipe: if full { recipe.full() } else { recipe },
             full,
             seed,
             machine: HostFacts::here(0),
-            began_unix_s: now.map_or(0, |time| time.as_secs()),
+            began_unix_s: UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs()),
             interrupted: false,
             budget_spent: false,
             cases: Vec::new(),

@@ -1,5 +1,7 @@
 //! The record of a search for the least RAM: schema `zmeld.bench.size/2`.
 
+use std::time::UNIX_EPOCH;
+
 use serde::{Deserialize, Serialize};
 
 use super::search::{Bracket, LimitRule, Verdict, FIRST_LOOK};
@@ -279,7 +281,6 @@ impl SizeSearch {
             name: variant.name.clone(),
             ..VariantSearch::default()
         };
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),
             variants: recipe.variants.iter().map(untried).collect(),
@@ -288,7 +289,7 @@ impl SizeSearch {
             question,
             seed,
             machine: HostFacts::here(0),
-            began_unix_s: now.map_or(0, |time| time.as_secs()),
+            began_unix_s: UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs()),
             interrupted: false,
             budget_spent: false,
             footprint_bytes: 0,

@@ -45,10 +45,11 @@ impl MachineDescription {
         let memory = Meminfo::new(&memory);
         let swap = memory.bytes("SwapTotal");
         let free = memory.bytes("SwapFree");
+        let name = rustix::system::uname();
         MachineDescription {
             host: host_name(host),
             kernel: text("/proc/sys/kernel/osrelease"),
-            architecture: architecture(),
+            architecture: Some(name.machine().to_string_lossy().into_owned()),
             distribution: distribution(host),
             ram_bytes: memory.total_bytes(),
             swap_bytes: swap,
@@ -115,11 +116,6 @@ fn is_hidden(host: &Host) -> bool {
     let looked = host.tree().metadata(FIRST_ROOT.as_ref());
     host.is_root()
         && looked.is_err_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
-}
-
-fn architecture() -> Option<String> {
-    let name = rustix::system::uname();
-    Some(name.machine().to_string_lossy().into_owned())
 }
 
 fn distribution(host: &Host) -> Option<String> {

@@ -154,7 +154,9 @@ impl Owner {
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
         let groups = Groups::parse(&String::from_utf8_lossy(&read("cgroup")));
-        let uid = uid_in(&String::from_utf8_lossy(&read("status")));
+        let uid = process::user(&String::from_utf8_lossy(&read("status")));
+        // Nobody's where that cannot be read.
+        let uid = uid.unwrap_or(u32::MAX);
         let mut owner = of(&groups, &words, uid);
         let id = owner.id.strip_prefix("container:");
         owner.pod = id
@@ -206,13 +208,6 @@ fn seen_from_above(path: &str) -> String {
         "" => "/".to_owned(),
         path => path.to_owned(),
     }
-}
-
-/// A process's user, by its status; nobody where that cannot be read.
-fn uid_in(status: &str) -> u32 {
-    let ids = process::status(status, "Uid");
-    let first = ids.and_then(|ids| ids.split_whitespace().next()?.parse().ok());
-    first.unwrap_or(u32::MAX)
 }
 
 /// A group's path goes before a command line, which anybody writes as he likes.

@@ -501,7 +501,8 @@ fn block(finding: &Finding) -> Option<String> {
     (!finding.commands.is_empty() && !is_said).then(|| finding.commands.join("\n"))
 }
 
-fn tone(severity: Severity) -> Tone {
+/// How a finding of that severity is shown.
+pub fn tone(severity: Severity) -> Tone {
     match severity {
         Severity::Notice => Tone::Neutral,
         Severity::Warning => Tone::Warning,

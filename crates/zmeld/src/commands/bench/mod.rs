@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -345,8 +345,7 @@ fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()>
 
 /// A seed as it was given, or the time. Whole milliseconds: JSON readers that know only doubles keep it.
 fn seed(given: Option<u64>) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    given.unwrap_or(now.unwrap_or_default().as_millis() as u64)
+    given.unwrap_or(UNIX_EPOCH.elapsed().unwrap_or_default().as_millis() as u64)
 }
 
 fn settings(budget: Option<Duration>, kernel: Option<&PathBuf>) -> anyhow::Result<Settings> {

@@ -10,6 +10,7 @@ use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::{Plan, PlanPart};
 use zmeld_swap::setup::step::Step;
+use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
 
 /// Body of a plan. Schema `zmeld.plan/1`.
@@ -242,12 +243,7 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     let told = refusal(plan);
     let problems = plan.problems.iter();
     for problem in problems.filter(|it| told.is_none_or(|told| !std::ptr::eq(*it, told))) {
-        let tone = match problem.severity {
-            Severity::Critical => Tone::Critical,
-            Severity::Warning => Tone::Warning,
-            Severity::Notice => Tone::Neutral,
-        };
-        section = section.advice(tone, problem.to_string());
+        section = section.advice(tone(problem.severity), problem.to_string());
     }
     for skipped in &plan.skipped {
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);
