@@ -24,6 +24,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use zmeld_linux::amount::{bytes_text, fixed, iec_unit, percent_text, EXPONENT_FROM};
 
 /// Shown where there is no value.
@@ -142,14 +143,21 @@ impl Unit {
 /// An interval narrower than this share of its value is within the rounding of three digits.
 const IN_ROUNDING: f64 = 0.0005;
 
-/// A measured value and the interval it is thought to lie in.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A value and the interval it is thought to lie in; ends may be infinite.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(rename = "Interval")]
 pub struct Estimate {
-    /// The middle: a mean or a median.
+    /// The estimate.
+    #[serde(with = "crate::statistics::real")]
+    #[schemars(with = "crate::statistics::real::Real")]
     pub value: f64,
-    /// The lower end of the interval.
+    /// The lower end.
+    #[serde(with = "crate::statistics::real")]
+    #[schemars(with = "crate::statistics::real::Real")]
     pub low: f64,
-    /// The upper end of the interval.
+    /// The upper end.
+    #[serde(with = "crate::statistics::real")]
+    #[schemars(with = "crate::statistics::real::Real")]
     pub high: f64,
 }
 
@@ -170,6 +178,21 @@ impl Estimate {
 
     pub fn has_interval(&self) -> bool {
         self.low.is_finite() && self.high.is_finite() && self.low < self.high
+    }
+
+    /// Whether two intervals have a point in common.
+    pub fn overlaps(&self, other: &Estimate) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// Half the width over the value; infinite where an end is.
+    pub fn relative_half_width(&self) -> f64 {
+        let half = (self.high - self.low) / 2.0 / self.value.abs();
+        if half.is_nan() {
+            f64::INFINITY
+        } else {
+            half
+        }
     }
 }
 

@@ -125,9 +125,8 @@ fn answers_table(search: &SizeSearch) -> Table {
 }
 
 fn slowdown(step: &Step) -> Cell {
-    let all = &step.slowdown;
-    match all.value.is_finite() {
-        true => Cell::Estimate(Estimate::new(all.value, all.low, all.high)),
+    match step.slowdown.value.is_finite() {
+        true => Cell::Estimate(step.slowdown),
         false => Cell::Empty,
     }
 }

@@ -11,7 +11,8 @@ use crate::measure::HostFacts;
 use crate::recipe::{Case, Metric, Recipe};
 use crate::variant::Variant;
 use zmeld_report::statistics::sample::median;
-use zmeld_report::statistics::{Direction, Interval};
+use zmeld_report::statistics::Direction;
+use zmeld_report::Estimate;
 
 /// No smaller limit is tried.
 const FLOOR_BYTES: u64 = 4 << 20;
@@ -143,7 +144,7 @@ pub struct Step {
     /// Its verdict.
     pub verdict: Verdict,
     /// Cost of a run with it over one without; infinite: killed, failed, or ended.
-    pub slowdown: Interval,
+    pub slowdown: Estimate,
     /// Its runs.
     pub runs: Vec<SizeRun>,
 }

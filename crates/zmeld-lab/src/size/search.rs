@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 
 use zmeld_report::statistics::effect::effect;
-use zmeld_report::statistics::Interval;
+use zmeld_report::Estimate;
 
 /// Runs of a step before it is first looked at.
 pub const FIRST_LOOK: usize = 3;
@@ -60,7 +60,7 @@ impl LimitRule {
     }
 
     /// Verdict on a limit by its runs' costs against unlimited ones; the ratio.
-    pub fn judge(&self, unlimited: &[f64], limited: &[f64]) -> (Verdict, Interval) {
+    pub fn judge(&self, unlimited: &[f64], limited: &[f64]) -> (Verdict, Estimate) {
         let ratio = effect(unlimited, limited, self.level()).ratio;
         let verdict = if !self.is_look(limited.len()) {
             Verdict::Open

@@ -7,43 +7,9 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use crate::statistics::sample::{median, median_of_sorted};
-
-/// A value and the interval it is thought to lie in; ends may be infinite.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Interval {
-    /// The estimate.
-    #[serde(with = "crate::statistics::real")]
-    #[schemars(with = "crate::statistics::real::Real")]
-    pub value: f64,
-    /// The lower end.
-    #[serde(with = "crate::statistics::real")]
-    #[schemars(with = "crate::statistics::real::Real")]
-    pub low: f64,
-    /// The upper end.
-    #[serde(with = "crate::statistics::real")]
-    #[schemars(with = "crate::statistics::real::Real")]
-    pub high: f64,
-}
-
-impl Interval {
-    /// Whether two intervals have a point in common.
-    pub fn overlaps(&self, other: &Interval) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
-
-    /// Half the width over the value; infinite where an end is.
-    pub fn relative_half_width(&self) -> f64 {
-        let half = (self.high - self.low) / 2.0 / self.value.abs();
-        if half.is_nan() {
-            f64::INFINITY
-        } else {
-            half
-        }
-    }
-}
+use crate::units::Estimate;
 
 pub const LEVEL: f64 = 0.95;
 
@@ -60,15 +26,11 @@ const DRAWS: usize = 2000;
 /// The median with its interval at this level. The seed makes it the same each
 /// time. From fewer than two values there is no interval: its ends are
 /// infinite.
-pub fn median_interval(samples: &[f64], level: f64, seed: u64) -> Interval {
+pub fn median_interval(samples: &[f64], level: f64, seed: u64) -> Estimate {
     let value = median(samples);
     let n = samples.len();
     if n < 2 {
-        return Interval {
-            value,
-            low: f64::NEG_INFINITY,
-            high: f64::INFINITY,
-        };
+        return Estimate::new(value, f64::NEG_INFINITY, f64::INFINITY);
     }
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -93,11 +55,7 @@ pub fn median_interval(samples: &[f64], level: f64, seed: u64) -> Interval {
     medians.sort_by(f64::total_cmp);
     let tail = (1.0 - level) / 2.0;
     let at = |part: f64| medians[((DRAWS as f64 * part) as usize).min(DRAWS - 1)];
-    Interval {
-        value,
-        low: at(tail),
-        high: at(1.0 - tail),
-    }
+    Estimate::new(value, at(tail), at(1.0 - tail))
 }
 
 /// How often programs and pages are drawn.
@@ -207,11 +165,7 @@ mod tests {
 
     #[test]
     fn intervals_that_touch_have_a_point_in_common() {
-        let of = |low, high| Interval {
-            value: -4.0,
-            low,
-            high,
-        };
+        let of = |low, high| Estimate::new(-4.0, low, high);
         for (one, other, is_so) in [
             (of(1.0, 3.0), of(3.0, 4.0), true),
             (of(1.0, 3.0), of(2.0, 2.5), true),

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::bootstrap::Interval;
 use crate::statistics::rank::{differences_outside, mann_whitney};
 use crate::statistics::sample::median_of_sorted;
+use crate::units::Estimate;
 
 /// The difference between two samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Second over first: Hodges and Lehmann's estimate of the shift between the logarithms, and the interval
     /// that inverts Mann-Whitney's test at 95 % (infinite ends: too few runs for any).
-    pub ratio: Interval,
+    pub ratio: Estimate,
     /// Cliff's delta: the share of pairs in which the second is larger less the share in which it is smaller;
     /// from -1 to 1.
     pub cliffs_delta: f64,
@@ -32,12 +32,9 @@ pub fn effect(first: &[f64], second: &[f64], level: f64) -> Effect {
         Some(k) => (differences[k - 1], differences[pairs - k]),
         None => (f64::NEG_INFINITY, f64::INFINITY),
     };
+    let middle = median_of_sorted(&differences);
     Effect {
-        ratio: Interval {
-            value: median_of_sorted(&differences).exp(),
-            low: low.exp(),
-            high: high.exp(),
-        },
+        ratio: Estimate::new(middle.exp(), low.exp(), high.exp()),
         cliffs_delta: match pairs {
             0 => 0.0,
             pairs => 2.0 * test.u / pairs as f64 - 1.0,

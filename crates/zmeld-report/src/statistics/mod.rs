@@ -27,7 +27,6 @@ pub mod sample;
 pub mod stopping;
 pub mod verdict;
 
-pub use bootstrap::Interval;
 pub use effect::Effect;
 pub use sample::Noise;
 pub use verdict::{Comparison, Direction, Verdict};

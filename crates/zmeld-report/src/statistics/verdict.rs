@@ -9,10 +9,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::bootstrap::{median_interval, Interval, COMPARISON_LEVEL, LEVEL};
+use crate::statistics::bootstrap::{median_interval, COMPARISON_LEVEL, LEVEL};
 use crate::statistics::effect::{effect, Effect};
 use crate::statistics::rank::{holm, p_least};
 use crate::statistics::sample::{noise, Noise};
+use crate::units::Estimate;
 
 /// The share of experiments without a difference in which a winner may be named.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -58,9 +59,9 @@ pub struct VariantSummary {
     /// How many of them did not finish.
     pub unfinished: usize,
     /// The median with its comparison interval (83.4 %): those whose intervals have no point in common differ.
-    pub median: Interval,
+    pub median: Estimate,
     /// The median with its interval at 95 %.
-    pub median_95: Interval,
+    pub median_95: Estimate,
     /// Spread, outliers, drift.
     pub noise: Noise,
     /// Whether memory was short.

@@ -11,7 +11,7 @@ use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::statistics::sample::median;
 use zmeld_report::statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
-use zmeld_report::statistics::{Comparison, Direction, Interval, Verdict};
+use zmeld_report::statistics::{Comparison, Direction, Verdict};
 use zmeld_report::units::{bytes, percent, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
@@ -40,10 +40,6 @@ fn label(metric: &Metric) -> String {
             .replace('_', " ")
             .replace("kib/s", "KiB/s"),
     }
-}
-
-fn estimate(interval: &Interval) -> Estimate {
-    Estimate::new(interval.value, interval.low, interval.high)
 }
 
 /// The answer for one case in a sentence.
@@ -274,7 +270,7 @@ fn value_cell(summary: &VariantSummary, metric: &Metric) -> Cell {
     // How many did not finish stands in another column.
     match most_unfinished(summary, metric) {
         true => Cell::Empty,
-        false => Cell::Estimate(estimate(&summary.median)),
+        false => Cell::Estimate(summary.median),
     }
 }
 
@@ -466,7 +462,7 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
             lost => format!("{name} ({lost} of {runs} unfinished)"),
         };
         let value = match most_unfinished(summary, metric) {
-            false => estimate(&summary.median),
+            false => summary.median,
             true => Estimate::exact(f64::NAN),
         };
         bars = bars.bar(&name, value);
