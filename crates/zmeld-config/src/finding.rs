@@ -10,6 +10,7 @@ use zmeld_linux::config_files;
 use zmeld_linux::text_form;
 
 use crate::choices::choices;
+use crate::key::Named;
 
 /// A place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,12 +43,17 @@ pub enum Severity {
 
 impl Severity {
     pub fn name(self) -> &'static str {
-        match self {
-            Severity::Notice => "notice",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        }
+        Named::name(self)
     }
+}
+
+/// The least first.
+impl Named for Severity {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("notice", Severity::Notice),
+        ("warning", Severity::Warning),
+        ("critical", Severity::Critical),
+    ];
 }
 
 /// Something that is wrong.

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::contradictions::check;
 use crate::files::{self, is_of_other_tool};
 use crate::finding::{ConfigError, FilePosition, Finding, Severity};
+use crate::key::Named;
 use crate::mistakes::{self, Mistake, Node, Tree, TIERS};
 use crate::tier::{Kind, MeldMode, RamDevice, RamDriver, Tier, TierKind, TierName};
 
@@ -257,9 +258,9 @@ impl Tier {
         let kind: TierKind = match keys.remove("kind") {
             Some(kind) => value(kind)?,
             None => {
-                let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
+                let names = TierKind::ALL.iter().map(|(name, _)| format!("{name:?}"));
                 let way_out = "or remove this tier's tables";
-                let names = names.join(" or ");
+                let names = names.collect::<Vec<_>>().join(" or ");
                 let what = format!("missing field `kind`; write kind = {names}, {way_out}");
                 // What else is wrong with it is told as of the kind that it may be.
                 let kind = likeliest_kind(&name, &keys);
@@ -318,7 +319,7 @@ fn likeliest_kind(name: &TierName, keys: &DeTable<'_>) -> TierKind {
         let has = |key: &str| names.split('`').skip(3).step_by(2).any(|name| name == key);
         keys.keys().filter(|key| !has(key.get_ref())).count()
     };
-    let kinds = TierKind::NAMES.into_iter().map(|(_, kind)| kind);
+    let kinds = TierKind::ALL.iter().map(|(_, kind)| *kind);
     kinds.min_by_key(lacks).unwrap_or(TierKind::Zram)
 }
 

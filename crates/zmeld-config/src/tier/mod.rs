@@ -139,18 +139,9 @@ pub enum TierKind {
 }
 
 impl TierKind {
-    /// All of them, by what the configuration calls them.
-    pub const NAMES: [(&'static str, TierKind); 4] = [
-        ("zram", TierKind::Zram),
-        ("zmeld", TierKind::Zmeld),
-        ("zswap", TierKind::Zswap),
-        ("disk", TierKind::Disk),
-    ];
-
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
-        let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
-        known.map_or("", |(name, _)| name)
+        Named::name(self)
     }
 
     /// Whether it is a device in RAM.
@@ -171,5 +162,10 @@ impl TierKind {
 
 /// Names of `kind`.
 impl Named for TierKind {
-    const ALL: &'static [(&'static str, Self)] = &TierKind::NAMES;
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("zram", TierKind::Zram),
+        ("zmeld", TierKind::Zmeld),
+        ("zswap", TierKind::Zswap),
+        ("disk", TierKind::Disk),
+    ];
 }

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use crate::observe::reclaimed::ReclaimedGroup;
 use crate::observe::{Device, Observation, TierState};
 use crate::status::findings::{Finding, Severity};
+use zmeld_config::Named;
 
 struct Family {
     name: &'static str,
@@ -227,20 +228,18 @@ families! {
             };
             // The rule's own always, lesser ones where there are any.
             let mut told = vec![(rule.severity, count(rule.severity))];
-            let lesser = SEVERITIES.iter().filter(|severity| **severity < rule.severity);
-            told.extend(lesser.map(|it| (*it, count(*it))).filter(|(_, count)| *count > 0));
+            let lesser = Severity::ALL.iter().filter(|(_, severity)| *severity < rule.severity);
+            told.extend(lesser.map(|it| (it.1, count(it.1))).filter(|(_, count)| *count > 0));
             told.into_iter().map(|(it, count)| {
                 sample(count as f64, &[("id", rule.id.name()), ("severity", it.name())])
             })
         }).collect();
     "zmeld_findings" gauge "Findings of zmeld status, by severity." =>
-        |view| SEVERITIES.iter().map(|severity| {
+        |view| Severity::ALL.iter().map(|(name, severity)| {
             let found = view.findings.iter().filter(|f| f.severity == *severity).count();
-            sample(found as f64, &[("severity", severity.name())])
+            sample(found as f64, &[("severity", name)])
         }).collect();
 }
-
-const SEVERITIES: [Severity; 3] = [Severity::Notice, Severity::Warning, Severity::Critical];
 
 /// The text that a monitoring system reads.
 pub fn render(now: &Observation, findings: &[Finding]) -> String {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::watch::error::Error;
 use rustix::io::Errno;
-use zmeld_config::{PageFilter, Span};
+use zmeld_config::Span;
 use zmeld_linux::{Host, HostError};
 
 /// An action takes so long in one go: the kernel holds the device's lock through a request,
@@ -85,15 +85,6 @@ pub(super) enum ActionResult {
     Stopped(String, u64),
     /// Idle pages were asked for by age, and the kernel knows no ages.
     NoAges,
-}
-
-/// The kernel's word for a choice of pages.
-pub(super) fn word(which: PageFilter) -> &'static str {
-    match which {
-        PageFilter::Idle => "idle",
-        PageFilter::Huge => "huge",
-        PageFilter::HugeIdle => "huge_idle",
-    }
 }
 
 pub(super) fn path(device: &str, attribute: &str) -> String {

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use zmeld_report::units::bytes;
 
 use crate::observe::{Device, MmStat};
-use crate::watch::action::{path, stat, word, ActionResult, Pieces};
+use crate::watch::action::{path, stat, ActionResult, Pieces};
 use crate::watch::error::Error;
 use crate::watch::rule::{idle_after, Plan, WatchRule};
-use zmeld_config::RecompressRule;
+use zmeld_config::{name_of, RecompressRule};
 use zmeld_linux::Host;
 
 pub(super) fn rule(rule: RecompressRule) -> WatchRule {
@@ -34,7 +34,7 @@ fn plan(rule: &RecompressRule, device: &Device, part: Option<u64>) -> Option<Pla
     Some(Plan {
         what: format!(
             "recompress {} pages with {}",
-            word(rule.pages),
+            name_of(&rule.pages),
             names.join(", ")
         ),
         why: format!(
@@ -61,7 +61,8 @@ fn recompress(
     let (mut after, mut is_over) = (before, false);
     for (priority, codec) in codecs {
         // Kernels before 7.1 know no priority here and pass it over.
-        let mut request = format!("type={} algo={codec} priority={priority}", word(rule.pages));
+        let pages = name_of(&rule.pages);
+        let mut request = format!("type={pages} algo={codec} priority={priority}");
         if rule.threshold.0 > 0 {
             request += &format!(" threshold={}", rule.threshold.0);
         }

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use zmeld_report::units::{bytes, percent, share};
 
 use crate::observe::{Backed, Device};
-use crate::watch::action::{path, stat, word, ActionResult, Pieces, UNIT};
+use crate::watch::action::{path, stat, ActionResult, Pieces, UNIT};
 use crate::watch::error::Error;
 use crate::watch::limit::{self, LentLimit};
 use crate::watch::rule::{idle_after, Plan, WatchRule};
-use zmeld_config::{PageFilter, WritebackRule};
+use zmeld_config::{name_of, PageFilter, WritebackRule};
 use zmeld_linux::Host;
 
 pub(super) fn rule(rule: WritebackRule) -> WatchRule {
@@ -40,7 +40,11 @@ fn plan(
     let asked = part.unwrap_or(0).saturating_mul(UNIT);
     let (pages, most) = (rule.pages, rule.at_most.0.saturating_sub(asked));
     Some(Plan {
-        what: format!("write back {} pages, at most {}", word(pages), bytes(most)),
+        what: format!(
+            "write back {} pages, at most {}",
+            name_of(&pages),
+            bytes(most)
+        ),
         why: format!(
             "it uses {} of its limit, the rule begins at {}",
             percent(fill),
@@ -80,7 +84,7 @@ fn write_back(
         let left = left()?;
         let units = pieces.next().min(left.unwrap_or(u64::MAX));
         let lent = LentLimit::take(host, device, left, units)?;
-        let asked = host.write(path(device, "writeback"), word(which));
+        let asked = host.write(path(device, "writeback"), &name_of(&which));
         let rest = lent.give_back(host)?;
         // The limit itself ends a request with an I/O error on some kernels.
         if rest > 0 {

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_swap::status::findings::Severity;
 use zmeld_swap::status::page::{self, Status};
 
+use super::setup::names;
 use crate::args::{no_machine, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output::{self, Format};
@@ -34,7 +34,7 @@ pub struct StatusArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "notice",
-        value_parser = severity(),
+        value_parser = names::<Severity>(),
         help_heading = "Thresholds"
     )]
     pub check: Option<Severity>,
@@ -44,14 +44,6 @@ pub struct StatusArgs {
 
     #[command(flatten)]
     pub place: MachineArgs,
-}
-
-const SEVERITIES: [Severity; 3] = [Severity::Notice, Severity::Warning, Severity::Critical];
-
-fn severity() -> impl TypedValueParser<Value = Severity> {
-    let named = |name: String| SEVERITIES.into_iter().find(|it| it.name() == name);
-    PossibleValuesParser::new(SEVERITIES.map(Severity::name))
-        .map(move |name| named(name).expect("one of them"))
 }
 
 pub fn page_size() -> u64 {

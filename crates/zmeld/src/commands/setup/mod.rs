@@ -149,7 +149,8 @@ fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
     Ok(text.strip_prefix("tier.").unwrap_or(text).to_owned())
 }
 
-fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+/// One of the names of its kind.
+pub fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     let names = T::ALL.iter().map(|(name, _)| PossibleValue::new(*name));
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
