@@ -1,5 +1,6 @@
 //! The text of the files that make up the configuration ([`config_files`]).
 
+use std::cell::OnceCell;
 use std::iter;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,8 @@ pub(super) struct Source {
     /// All of it, behind as many empty lines as the files before it have bytes: a byte's place in
     /// it tells the file, too.
     pub text: String,
+    /// The text without lines that no TOML could be read of.
+    pub legible: OnceCell<String>,
     /// Where it begins in `text`.
     pub start: usize,
     /// Offsets of its lines, in bytes.
@@ -54,6 +57,7 @@ impl Source {
             path: path.to_owned(),
             lines,
             text: "\n".repeat(start) + text,
+            legible: OnceCell::new(),
             start,
         }
     }
@@ -96,14 +100,9 @@ impl Source {
         None
     }
 
-    fn line_start(&self, at: usize) -> usize {
+    pub fn line_start(&self, at: usize) -> usize {
         let before = self.text.get(..at).unwrap_or_default();
         before.rfind('\n').map_or(0, |end| end + 1)
-    }
-
-    /// All lines before that of a byte.
-    pub fn before(&self, at: usize) -> &str {
-        &self.text[..self.line_start(at)]
     }
 
     pub fn line(&self, at: usize) -> &str {

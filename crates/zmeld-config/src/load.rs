@@ -198,29 +198,33 @@ fn merge(sources: &[files::Source]) -> (Tree<'_>, Vec<Finding>) {
     let mut whole = DeTable::new();
     let mut wrong = Vec::new();
     for source in sources {
-        let (parsed, errors) = DeTable::parse_recoverable(&source.text);
-        // Later errors often follow from a syntax error.
+        let (legible, mut found) = mistakes::without_unquoted(source);
+        let legible = source.legible.get_or_init(|| legible);
+        let (parsed, errors) = DeTable::parse_recoverable(legible);
         let parsed = parsed.into_inner();
-        let is_doubtful =
-            !errors.is_empty() || parsed.keys().any(|name| is_of_other_tool(name.get_ref()));
+        let is_doubtful = !found.is_empty()
+            || !errors.is_empty()
+            || parsed.keys().any(|name| is_of_other_tool(name.get_ref()));
         let of_other_tool = source.of_other_tool().filter(|_| is_doubtful);
-        let (at, what) = match (of_other_tool, errors.first()) {
-            (Some(found), _) => found,
+        // Later errors often follow from a syntax error.
+        match (of_other_tool, errors.first()) {
+            (Some(line), _) => found = vec![line],
             (None, Some(error)) => {
                 let at = error.span().map_or(source.start, |span| span.start);
                 // Lines before it may be a part of the same value.
-                let (before, errors) = DeTable::parse_recoverable(source.before(at));
+                let before = &legible[..source.line_start(at)];
+                let (before, errors) = DeTable::parse_recoverable(before);
                 if errors.is_empty() {
                     join(&mut whole, before.into_inner());
                 }
-                (at, mistakes::syntax(source, at, error.message()))
+                if found.last().is_none_or(|(last, _)| *last != at) {
+                    found.push((at, mistakes::syntax(source, at, error.message())));
+                }
             }
-            (None, None) => {
-                join(&mut whole, parsed);
-                continue;
-            }
-        };
-        wrong.push(mistakes::mistake(sources, at, "", what));
+            (None, None) => join(&mut whole, parsed),
+        }
+        let found = found.into_iter();
+        wrong.extend(found.map(|(at, what)| mistakes::mistake(sources, at, "", what)));
     }
     let root = Spanned::new(0..0, DeValue::Table(whole));
     (Tree { root, sources }, wrong)
@@ -354,7 +358,15 @@ fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood
     let (config, mut problems) = tree.read(Config::read);
     // What is missing may stand where no TOML was read.
     let is_partial = !wrong.is_empty();
-    problems.retain(|it| !is_partial || !it.what.starts_with("has no "));
+    let lack_a_kind = problems
+        .iter()
+        .filter(|it| it.what.starts_with("has no kind"));
+    let tiers: Vec<String> = lack_a_kind.map(|it| format!("{}.", it.about)).collect();
+    problems.retain(|it| {
+        let is_of_kind = it.what.starts_with("there is no such key")
+            && tiers.iter().any(|tier| it.about.starts_with(tier));
+        !is_partial || !is_of_kind && !it.what.starts_with("has no ")
+    });
     problems.extend(wrong);
     let Some(config) = config else {
         return (None, problems);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Range;
 
-use toml::de::{DeArray, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 use toml::Spanned;
 
 use super::files::{place, Source};
@@ -112,7 +112,13 @@ impl<'t> Tree<'t> {
                     true => key.name.start,
                     false => key.start(),
                 };
-                found.push(mistake(self.sources, at, &key.path, told(key, &what)));
+                let kind = dotted(&key.path, "kind");
+                let is_tier = !key.path.contains('.') && keys.iter().any(|it| it.path == kind);
+                let what = match is_tier && what.starts_with(NO_SUCH_KEY) {
+                    true => format!("there is no such key; write [{TIERS}.{}]", key.path),
+                    false => told(key, &what),
+                };
+                found.push(mistake(self.sources, at, &key.path, what));
             }
             if change.is_none() {
                 return (None, found);
@@ -217,8 +223,49 @@ const TRUTHS: [&str; 10] = [
     "shrinker",
 ];
 
-/// What a syntax error at a byte says, with the way out.
-pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
+/// The text with blanks in place of lines whose value lacks its quotes, and what each lacks.
+pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>) {
+    let mut legible = source.text.clone();
+    let mut found = Vec::new();
+    while found.len() < MISTAKES_MAX {
+        let (_, errors) = DeTable::parse_recoverable(&legible);
+        let mut errors: Vec<(usize, &str)> = errors
+            .iter()
+            .map(|error| {
+                let at = error.span().map_or(source.start, |span| span.start);
+                (at, error.message())
+            })
+            .collect();
+        errors.sort_by_key(|(at, _)| *at);
+        let Some((at, message)) = errors.first().copied() else {
+            break;
+        };
+        if unquoted(source, at, message).is_none() {
+            break;
+        }
+        let (start, line) = (source.line_start(at), source.line(at));
+        let mut after = start;
+        for (at, message) in errors {
+            // What is wrong within a value goes with it.
+            let is_next = (after..=start + line.len()).contains(&at);
+            let what = unquoted(source, at, message).filter(|_| is_next);
+            if let Some(what) = what {
+                found.push((at, what));
+                after = at + bare_value(&source.text[at..]).len();
+            }
+        }
+        let count = |brackets: &[char]| line.matches(brackets).count();
+        // The lines after it are of the same list or table.
+        if count(&['[', '{']) != count(&[']', '}']) {
+            break;
+        }
+        legible.replace_range(start..start + line.len(), &" ".repeat(line.len()));
+    }
+    (legible, found)
+}
+
+/// The way out where a syntax error is a value without its quotes.
+fn unquoted(source: &Source, at: usize, message: &str) -> Option<String> {
     let rest = source.text.get(at..).unwrap_or_default();
     // The parser names the place before a value, or the value itself.
     let quote = rest
@@ -227,7 +274,9 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         .next()
         .filter(|c| "“”„‟‘’‚‛«»".contains(*c));
     if let Some(quote) = quote {
-        return format!("{quote} is a typographic quote; write straight ones: \"...\"");
+        return Some(format!(
+            "{quote} is a typographic quote; write straight ones: \"...\""
+        ));
     }
     let value = bare_value(rest);
     let is = |names: &[&str]| {
@@ -235,22 +284,31 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         let is_near = |name: &&str| name.len() > 3 && strsim::jaro_winkler(name, &value) > 0.85;
         names.contains(&&*value) || names.iter().any(is_near)
     };
-    let line = source.line(at).trim();
-    let line_value = bare_value(line.split_once('=').map_or("", |(_, value)| value));
     // The last of a dotted one, or of an inline table.
     let before = source.text.get(..at).unwrap_or_default();
     let before = before.trim_end_matches([' ', '\t', '=', '"', '\'']);
     let is_of_key = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let key = before.rsplit(|c| !is_of_key(c)).next().unwrap_or_default();
     let is_word = value.starts_with(char::is_alphabetic) || message.starts_with(UNQUOTED);
-    if is_word && !value.is_empty() && UNQUOTED_WORDS.iter().any(|it| message.starts_with(it)) {
-        return match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
+    let is_unquoted = UNQUOTED_WORDS.iter().any(|it| message.starts_with(it));
+    (is_word && !value.is_empty() && is_unquoted).then(|| {
+        match (is(&["true", "yes", "on"]), is(&["false", "no", "off"])) {
             (true, _) => format!("{value} is no value; write true"),
             (_, true) => format!("{value} is no value; write false"),
             _ if TRUTHS.contains(&key) => format!("{value} is no value; write true or false"),
             _ => in_quotes(value.trim_matches('"')),
-        };
+        }
+    })
+}
+
+/// What a syntax error at a byte says, with the way out.
+pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
+    if let Some(what) = unquoted(source, at, message) {
+        return what;
     }
+    let rest = source.text.get(at..).unwrap_or_default();
+    let line = source.line(at).trim();
+    let line_value = bare_value(line.split_once('=').map_or("", |(_, value)| value));
     if message.starts_with(UNCLOSED_TABLE) || message.starts_with(NO_VALUE) {
         if let Some(head) = with_brackets(line) {
             return format!("a table's name stands in brackets; write {head}");

@@ -330,9 +330,13 @@ impl Size {
         match (self, bare(text)) {
             (Size::Bytes(Bytes(0..BARE_MIN)), Some(number @ 1..)) => {
                 let percent = if number <= 100 { text } else { "50" };
+                let in_gib = match number {
+                    ..128 => format!("\"{text}GiB\" or "),
+                    _ => String::new(),
+                };
                 Err(format!(
-                    "{text:?} is a number of bytes, less than 1 MiB; write \"{text}MiB\", or a \
-                     share as \"{percent}%\""
+                    "{text:?} is a number of bytes, less than 1 MiB; write {in_gib}\"{text}MiB\", \
+                     or a share as \"{percent}%\""
                 ))
             }
             _ if nothing && is_bare => {

@@ -172,15 +172,12 @@ fn unchecked(problems: &[Finding]) -> String {
     let is_mistake =
         |found: &&Finding| found.severity == Severity::Critical && found.place.is_some();
     let count = problems.iter().filter(is_mistake).count();
-    let (s, once) = match count {
+    let (s, them) = match count {
         0 => return String::new(),
-        1 => ("", "it is mended"),
-        _ => ("s", "they are mended"),
+        1 => ("", "it"),
+        _ => ("s", "them"),
     };
-    format!(
-        "{count} mistake{s}; what could not be read, and what several keys, or this machine, make \
-         of the file is checked once {once}\n"
-    )
+    format!("{count} mistake{s}. Mend {them} and check again: other checks were skipped.\n")
 }
 
 fn tell(found: &Finding) {
