@@ -25,6 +25,10 @@ pub struct SwapKinds {
 /// The least swappiness where all swap is in RAM: the kernel's own default. Below it
 /// caches are dropped, and read from a drive again, before cold pages are compressed.
 const LEAST_IN_RAM: u8 = 60;
+/// The most for swap in RAM: what Pop!_OS and the Arch wiki take for zram. Above it hardly a file
+/// page would be dropped before programs are swapped out, whatever the file system does when it is
+/// asked for more at once.
+pub const MOST_IN_RAM: u8 = 180;
 /// The most where swap ends on a spinning disk: k = 1.
 const MOST_ON_SPINNING_DISK: u8 = 100;
 
@@ -73,14 +77,14 @@ pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Unfit> {
         (
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
              cold pages are compressed",
-            "with swap k times as fast as files, 200 k/(k+1)",
-            150,
+            "100 is for swap as fast as files, and RAM is faster",
+            MOST_IN_RAM,
         )
     } else if kinds.swappiness_max().is_some_and(|it| value > it.into()) {
         (
             "it is high for swap on a spinning disk, which reads random pages no faster than \
              files",
-            "100: swap is as fast as files",
+            "100 is for swap as fast as files",
             60,
         )
     } else {

@@ -1,6 +1,7 @@
 //! What `vm.swappiness` is by measured rates.
 
 use serde::Serialize;
+use zmeld_config::advice::tunables::MOST_IN_RAM;
 
 /// Random I/O of swap against the file system's, measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -15,7 +16,7 @@ impl Measured {
     /// `vm.swappiness` by 200 k / (k + 1), where swap is k times as fast as the
     /// file system (`Documentation/admin-guide/sysctl/vm.rst`: twice as fast
     /// gives 133), to the nearest ten and within `SWAPPINESS_MIN` and
-    /// `SWAPPINESS_MAX`: a fraction of a second of reads says no more than that.
+    /// `MOST_IN_RAM`: a fraction of a second of reads says no more than that.
     pub fn swappiness(&self) -> u8 {
         let (swap, files) = (
             self.swap_pages_per_s.max(0.0),
@@ -27,14 +28,9 @@ impl Measured {
             0.5
         };
         let tens = (20.0 * share).round() as u8;
-        (10 * tens).clamp(SWAPPINESS_MIN, SWAPPINESS_MAX)
+        (10 * tens).clamp(SWAPPINESS_MIN, MOST_IN_RAM)
     }
 }
-
-/// The most that is set by measuring: what Pop!_OS and the Arch wiki take for zram.
-/// Above it hardly a file page would be dropped before programs are swapped out,
-/// whatever the file system does when it is asked for more at once.
-pub const SWAPPINESS_MAX: u8 = 180;
 
 /// The least: what is usually written where swap is slow. Less would let the kernel
 /// drop all files first, those that are in use too.

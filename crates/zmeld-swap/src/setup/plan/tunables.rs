@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
+use zmeld_config::advice::tunables::MOST_IN_RAM;
 use zmeld_config::advice::{unsupported, SwapKinds};
 use zmeld_report::units::count;
 
@@ -13,7 +14,7 @@ use crate::setup::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
 use super::parts::{Planner, Steps};
-use super::swappiness::{SWAPPINESS_MAX, SWAPPINESS_MIN};
+use super::swappiness::SWAPPINESS_MIN;
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
@@ -35,18 +36,20 @@ impl Planner<'_> {
         let mut steps = Steps::new(GROUP, self.records);
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
-            let why = match self.host.root() == Path::new("/") {
-                true => "since no drive may be read",
-                false => "because of --root",
-            };
-            self.problems.push(Finding::new(
-                Severity::Warning,
-                "tunables.swappiness",
-                format!(
-                    "cannot be measured {why}; it stays as it is (write a number, 100 where swap \
-                     is as fast as the file system, 133 where it is twice as fast)"
+            let (severity, what) = match self.host.root() == Path::new("/") {
+                true => (
+                    Severity::Warning,
+                    "\"auto\" cannot be measured, since no drive may be read: vm.swappiness stays \
+                     as it is (write a number, 100 where swap is as fast as the file system, 133 \
+                     where it is twice as fast)",
                 ),
-            ));
+                false => (
+                    Severity::Notice,
+                    "\"auto\" is measured by zmeld up on the machine itself, and not with --root",
+                ),
+            };
+            let found = Finding::new(severity, "tunables.swappiness", what);
+            self.problems.push(found);
         }
         let kept_free = unsupported::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);
@@ -174,7 +177,7 @@ impl Planner<'_> {
         };
         // Rates that are so far apart differ from run to run, and decide nothing.
         let mut reason = match by_speed {
-            SWAPPINESS_MAX => format!(
+            MOST_IN_RAM => format!(
                 "swap-in is many times faster than reading files again: {preferred}; {by_speed} is \
                  the highest that zmeld sets"
             ),
