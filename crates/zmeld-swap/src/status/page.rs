@@ -12,7 +12,7 @@ use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_report::text;
-use zmeld_report::units::{bytes, count, percent, plural};
+use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
 use crate::status::findings::{findings as find, Finding, FindingId, Severity};
@@ -127,39 +127,10 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        let killed = match now.activity.oom_kills {
-            None | Some(0) => String::new(),
-            Some(kills) => format!(
-                ", and the kernel killed {} program{} for memory since boot",
-                count(kills),
-                plural(kills)
-            ),
-        };
-        return format!(
-            "{ram}; there is no active swap{killed}. sudo zmeld plan says what would suit."
-        );
+        return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
     }
-    let in_ram = status.accounting.compressed_pages_bytes;
-    let taken = status.accounting.compression_bytes;
-    let saved = match in_ram.checked_sub(taken) {
-        _ if in_ram > 0 && in_ram < JUDGED_FROM => format!(
-            "; {} of pages are compressed so far, too little to judge ({} are needed)",
-            bytes(in_ram),
-            bytes(JUDGED_FROM)
-        ),
-        Some(saved) if in_ram > 0 => format!(
-            "; {} of pages are compressed into {}, which saves {}",
-            bytes(in_ram),
-            bytes(taken),
-            bytes(saved)
-        ),
-        None if in_ram > 0 => format!(
-            "; {} of pages are compressed and take {}, which saves nothing",
-            bytes(in_ram),
-            bytes(taken)
-        ),
-        _ => String::new(),
-    };
+    let saved = compressed(status, " are compressed");
+    let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));
     let room = headroom(&status.headroom, behind_zswap(now));
     let leaving = match now.is_switching_off() {
         true => format!(
@@ -170,6 +141,29 @@ fn lead(status: &Status) -> String {
         false => String::new(),
     };
     format!("{ram}{saved}.{leaving} {room}")
+}
+
+/// What compression in RAM saves, with `how` behind the pages; none where no page is compressed.
+pub fn compressed(status: &Status, how: &str) -> Option<String> {
+    let in_ram = status.accounting.compressed_pages_bytes;
+    let taken = status.accounting.compression_bytes;
+    let pages = format!("{} of pages{how}", bytes(in_ram));
+    match in_ram.checked_sub(taken) {
+        _ if in_ram == 0 => None,
+        _ if in_ram < JUDGED_FROM => Some(format!(
+            "{pages} so far, too little to judge ({} are needed)",
+            bytes(JUDGED_FROM)
+        )),
+        None => Some(format!(
+            "{pages} into {}, which saves nothing",
+            bytes(taken)
+        )),
+        Some(saved) => Some(format!(
+            "{pages} into {}, which saves {}",
+            bytes(taken),
+            bytes(saved)
+        )),
+    }
 }
 
 /// Free swap on drives whose pages zswap gets first; none beside a device in RAM, which saves, too.
@@ -328,7 +322,9 @@ fn pressure(now: &Observation) -> Section {
             pages(activity.pages_out())
         ),
     ));
-    if let Some(kills) = activity.oom_kills {
+    // A finding tells those of unknown times.
+    let is_told = now.lately.undated_oom_kills() > 0;
+    if let Some(kills) = activity.oom_kills.filter(|_| !is_told) {
         values.push(("killed for memory", killed(kills, &now.lately)));
     }
     section.values(values)

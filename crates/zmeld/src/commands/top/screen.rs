@@ -17,7 +17,7 @@ use zmeld_linux::Host;
 use zmeld_report::text::{inert, prefix, spark, width};
 use zmeld_report::units::{bytes, count, percent, MISSING};
 use zmeld_report::{Column, Document, Section, Style, Table};
-use zmeld_swap::observe::{Activity, LimitedGroup, Observation, TierState};
+use zmeld_swap::observe::{Activity, LimitedGroup, Observation};
 use zmeld_swap::status::findings::Severity;
 use zmeld_swap::status::page::{self, Status};
 
@@ -52,8 +52,8 @@ struct Moment {
     ram_used: f64,
     swap_used: f64,
     headroom: f64,
-    /// Bytes in each tier.
-    tiers: BTreeMap<String, u64>,
+    /// Bytes of slots that hold a page, by the tiers that have slots.
+    used: BTreeMap<String, u64>,
 }
 
 /// A control group with pages of its programs in swap, or one that is pressed, or such a program
@@ -103,7 +103,10 @@ impl Look {
         let room = width.saturating_sub(first.width() + 2);
         if room >= TIER_SPARK_MIN {
             let lately = self.status.tiers.iter().map(|tier| {
-                let used = |it: &Moment| it.tiers.get(&tier.name).map_or(f64::NAN, |it| *it as f64);
+                let used = |moment: &Moment| match moment.used.get(&tier.name) {
+                    Some(used_bytes) => *used_bytes as f64,
+                    None => f64::NAN,
+                };
                 self.lately(room, tier.size_bytes as f64, used).into()
             });
             first.push(Column::text("used lately"), lately);
@@ -159,19 +162,15 @@ impl Moment {
             ram_used: (ram.total_bytes - ram.available_bytes) as f64,
             swap_used: now.memory.swap_used_bytes() as f64,
             headroom: status.headroom.bytes as f64,
-            tiers: tiers.map(|it| (it.name.clone(), holds(it))).collect(),
+            used: tiers
+                .filter_map(|tier| Some((tier.name.clone(), tier.used_bytes?)))
+                .collect(),
         }
     }
 }
 
 fn waited(pressure: &Pressure) -> f64 {
     pressure.some.avg10_percent / 100.0
-}
-
-/// Bytes that a tier holds.
-fn holds(tier: &TierState) -> u64 {
-    let pool = tier.memory_used_bytes.or(tier.stored_bytes);
-    tier.used_bytes.or(pool).unwrap_or(0)
 }
 
 /// Adds how much a group can still take, and each above it, to `rooms`: each is looked at once,
@@ -311,6 +310,14 @@ pub fn lines(look: &Look, style: &Style, view: View) -> (Vec<String>, usize, usi
     let shown = room - lines.len();
     let first = view.first.min(body.len().saturating_sub(shown));
     let last = (first + shown).min(body.len());
+    // A sentence that goes on below the last line.
+    let goes_on = |line: &String| line.starts_with("  ");
+    let begin = body[..last].iter().rfind(|line| !goes_on(line));
+    let is_in_list = begin.is_some_and(|begin| begin.starts_with("• "));
+    if is_in_list && first < last && body.get(last).is_some_and(goes_on) {
+        let room = style.width.saturating_sub(2);
+        body[last - 1] = format!("{} …", prefix(&body[last - 1], room).trim_end());
+    }
     let place = match body.len() > shown {
         true => format!(
             "lines {}-{last} of {}: arrows, PgUp, PgDn",
@@ -344,6 +351,10 @@ fn explanation() -> Document {
         (
             "headroom",
             "what can still be allocated before the OOM killer runs",
+        ),
+        (
+            "compressed",
+            "pages that are compressed in RAM, and the RAM that they take",
         ),
         (
             "memory stalls",
@@ -440,11 +451,11 @@ const NAME: usize = 14;
 const VALUE: usize = 24;
 
 /// On a terminal of fewer lines RAM, swap and headroom share a row, so that findings fit below; on
-/// a small one rates do, too.
+/// a small one all rates do, too. Elsewhere those do that were nothing lately.
 const ROWS_OF_WHOLE_HEAD: usize = 30;
 const ROWS_OF_RATES: usize = 20;
 
-/// Problems, the machine's activity now and lately: as many rows in each look at one terminal.
+/// Problems, what compression saves, the machine's activity now and lately.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
     let now = &look.status.observation;
     let cut = |text: &str| match width(text) > style.width {
@@ -479,6 +490,9 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         severities.any(is_grave),
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
+    if let Some(compressed) = page::compressed(&look.status, "") {
+        lines.push(cut(&format!("{:NAME$}{compressed}", "compressed")));
+    }
     let waiting = match now.pressure {
         None => "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
         Some(_) => format!("{} of the last 10 s", percent(latest.waiting)),
@@ -500,24 +514,21 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         false => format!("{}/s", count(rate as u64)),
     };
     let headroom = bytes(look.status.headroom.bytes);
-    let rows_of_rates = match view.rows < ROWS_OF_RATES {
-        true => {
-            let rates = RATES.iter().zip(latest.rates);
-            let rates = rates.map(|((name, _), rate)| format!("{name} {}", per_second(rate)));
-            lines.push(cut(&rates.collect::<Vec<_>>().join(", ")));
-            0
-        }
-        false => RATES.len(),
-    };
-    for (at, (name, _)) in RATES.iter().enumerate().take(rows_of_rates) {
-        let rate = |it: &Moment| it.rates[at];
+    let mut together = Vec::new();
+    for (at, (name, _)) in RATES.iter().enumerate() {
+        let rate = |moment: &Moment| moment.rates[at];
         let lately = look.history.iter().take(room);
-        let most = lately.map(|it| rate(it)).fold(0.0, f64::max);
-        let mut told = per_second(rate(latest));
-        if most > 0.0 {
-            told += &format!(", most {}", count(most as u64));
+        let most = lately.map(|moment| rate(moment)).fold(0.0, f64::max);
+        let now = per_second(rate(latest));
+        if most == 0.0 || view.rows < ROWS_OF_RATES {
+            together.push(format!("{name} {now}"));
+            continue;
         }
-        lines.push(cut(&line(name, told, most.max(1.0), &rate)));
+        let told = format!("{now}, most {}", count(most as u64));
+        lines.push(cut(&line(name, told, most, &rate)));
+    }
+    if !together.is_empty() {
+        lines.push(cut(&together.join(", ")));
     }
     if view.rows < ROWS_OF_WHOLE_HEAD {
         let swap = match now.is_switching_off() {
