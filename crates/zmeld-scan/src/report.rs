@@ -9,7 +9,7 @@ use zmeld_report::{
 use zmeld_report::{Tone, Unit};
 use zmeld_store::SHARE_BYTES;
 
-use crate::advice::AdviceKind;
+use crate::advice::{Advice, AdviceKind};
 use crate::programs::SAMPLED_MIN;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
@@ -25,17 +25,13 @@ pub struct Asked {
     pub programs: bool,
 }
 
-/// For the terminal and Markdown, or for the page.
-pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
-    let mut document =
-        Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
-    let gain = || match result.recommended.is_some() && result.pages.compressible() > 0 {
-        true => gain_section(result),
-        false => Section::new(""),
-    };
-    // On a terminal the last lines are what is seen first, on a page the first.
-    if is_page {
-        document = document.section(gain()).section(advice_section(result));
+/// A scan in the order in which it is asked for: what to do, what that gains, and why.
+pub fn document(result: &ScanResult, asked: Asked) -> Document {
+    let mut document = Document::new(&format!("zmeld scan of {}", result.source))
+        .lead(lead(result))
+        .section(advice_section(result));
+    if result.recommended.is_some() && result.pages.compressible() > 0 {
+        document = document.section(gain_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
         document = document.section(memory_section(result, asked));
@@ -44,9 +40,6 @@ pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
         if result.told_codec().is_some() {
             document = document.section(codec_section(result));
         }
-        if !is_page {
-            document = document.section(gain());
-        }
         document = document
             .section(program_section(result, asked))
             .section(duplicate_section(result));
@@ -54,9 +47,6 @@ pub fn document(result: &ScanResult, asked: Asked, is_page: bool) -> Document {
     document = document
         .section(cold_section(result))
         .section(limits_section(result));
-    if !is_page {
-        document = document.section(advice_section(result));
-    }
     let machine = &result.machine;
     document
         .provenance(
@@ -136,10 +126,14 @@ fn gain_words(result: &ScanResult) -> String {
     if result.recommended.is_none() {
         return String::new();
     }
-    let read = result.pages.total * result.page_size;
-    let share = percent((read as f64 / result.ram_bytes.max(1) as f64).min(1.0));
     let sizing = result.recommendation.as_ref();
-    let Some(sizing) = sizing.and_then(|to| to.sizing.as_ref()) else {
+    let sizing = sizing.and_then(|to| to.sizing.as_ref());
+    let read = match sizing {
+        Some(sizing) => sizing.measured_bytes,
+        None => result.pages.total * result.page_size,
+    };
+    let share = percent((read as f64 / result.ram_bytes.max(1) as f64).min(1.0));
+    let Some(sizing) = sizing else {
         return format!("{share} of RAM was measured. ");
     };
     let whose = match result.ram_bytes == result.machine.ram_bytes {
@@ -246,12 +240,15 @@ pub fn codec_table(result: &ScanResult) -> Table {
 }
 
 /// The codec, and whether this kernel lacks it.
-fn told_name(codec: &CodecResult) -> String {
-    match codec.offered {
-        Some(false) => format!("{} (not here)", codec.codec),
-        _ => codec.codec.clone(),
+pub fn told_name(codec: &str, offered: Option<bool>) -> String {
+    match offered {
+        Some(false) => format!("{codec} (not here)"),
+        _ => codec.to_owned(),
     }
 }
+
+/// What that means, for the note below a table.
+pub const NOT_HERE: &str = "Not here: this kernel's zram is built without that codec.";
 
 /// How fast it decompresses; raw pages are only copied.
 fn told_speed(result: &ScanResult, codec: &CodecResult) -> Option<f64> {
@@ -264,7 +261,7 @@ fn told_speed(result: &ScanResult, codec: &CodecResult) -> Option<f64> {
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
         where { let all = result.pages.compressible().max(1) as f64; }
-        Column::text("codec") => told_name(codec),
+        Column::text("codec") => told_name(&codec.codec, codec.offered),
         Column::text("ratio") => format!("{}x", size::tenths(codec.effective_ratio)),
         Column::bytes("memory used") => codec.memory_at_scale_bytes,
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
@@ -274,7 +271,7 @@ fn main_table(result: &ScanResult) -> Table {
         ; strong if Some(&codec.codec) == result.recommended.as_ref()
     );
     if result.codecs.iter().any(|it| it.offered == Some(false)) {
-        table.note("Not here: this kernel's zram is built without that codec.");
+        table.note(NOT_HERE);
     }
     table.note(
         "Ratio: size before compression divided by RAM used, for a full device, overhead \
@@ -319,8 +316,15 @@ fn gain_section(result: &ScanResult) -> Section {
     let signed = |bytes: i64| bytes as f64;
     let title = format!("Swap in RAM with {}, full of such pages", codec.codec);
     let ram = result.ram_bytes as f64;
+    let advised = result.recommendation.as_ref();
+    let advised = advised.and_then(|to| to.sizing.as_ref());
+    let advised = advised.map(|sizing| sizing.size_percent);
+    let is_advised = |percent: u32| advised == Some(percent);
     let bars = Bars::new(
-        "Pages that the machine holds with swap in RAM",
+        match advised {
+            Some(_) => "Pages that the machine holds with swap in RAM, * advised",
+            None => "Pages that the machine holds with swap in RAM",
+        },
         "pages",
         Unit::Bytes,
     )
@@ -328,7 +332,12 @@ fn gain_section(result: &ScanResult) -> Section {
     .coloured([0, PARTS.len()])
     .stack("as it is", [ram, 0.0]);
     let bars = codec.gains.iter().fold(bars, |bars, gain| {
-        let name = format!("{} of swap", bytes(gain.disksize_bytes));
+        let mark = if is_advised(gain.disksize_percent) {
+            " *"
+        } else {
+            ""
+        };
+        let name = format!("{} of swap{mark}", bytes(gain.disksize_bytes));
         bars.stack(&name, [ram, signed(gain.gained_bytes)])
     });
     let mut table = zmeld_report::table!(&title, for gain in &codec.gains,
@@ -338,11 +347,15 @@ fn gain_section(result: &ScanResult) -> Section {
         Column::bytes("gains") => signed(gain.gained_bytes),
         Column::bytes("melded").key("melded_gains_bytes") => signed(gain.melded_gained_bytes),
         Column::bytes("machine holds") => signed(gain.holds_bytes),
+        ; strong if is_advised(gain.disksize_percent)
     );
     table.note(
         "Pages: before compression. Takes: RAM of full swap, its table included; gains: pages \
          less that. Machine holds: RAM plus the gain.",
     );
+    if advised.is_some() {
+        table.note("Marked (* or bold): the size that is advised.");
+    }
     section.plot(bars).table(table)
 }
 
@@ -353,6 +366,25 @@ fn duplicate_section(result: &ScanResult) -> Section {
         return section.paragraph("No two pages are identical.");
     }
     let size = |pages: u64| bytes(pages * result.page_size);
+    // Less than duplicates hold.
+    let saved = result.told_codec().map(|codec| {
+        let shares = found.groups * SHARE_BYTES;
+        let freed = codec.memory_at_scale_bytes + shares;
+        let freed = freed.saturating_sub(codec.melded_memory_at_scale_bytes);
+        let said = format!(
+            "{}: compressed with {} they take {}, and sharing costs {}",
+            bytes(freed.saturating_sub(shares)),
+            codec.codec,
+            bytes(freed),
+            bytes(shares)
+        );
+        ("melding would save".to_owned(), said)
+    });
+    let is_of_no_use =
+        |advice: &Advice| advice.topic == "meld" && advice.kind == AdviceKind::Nothing;
+    if result.advice.iter().any(is_of_no_use) {
+        return section.values(saved);
+    }
     let mut values = vec![
         (
             "repeated".to_owned(),
@@ -392,20 +424,7 @@ fn duplicate_section(result: &ScanResult) -> Section {
         };
         values.push((format!("of these in {memory}"), size(*pages)));
     }
-    // Less than duplicates hold.
-    values.extend(result.told_codec().map(|codec| {
-        let shares = found.groups * SHARE_BYTES;
-        let freed = codec.memory_at_scale_bytes + shares;
-        let freed = freed.saturating_sub(codec.melded_memory_at_scale_bytes);
-        let said = format!(
-            "{}: compressed with {} they take {}, and sharing costs {}",
-            bytes(freed.saturating_sub(shares)),
-            codec.codec,
-            bytes(freed),
-            bytes(shares)
-        );
-        ("melding would save".to_owned(), said)
-    }));
+    values.extend(saved);
     section.values(values)
 }
 
@@ -528,8 +547,8 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
 /// A point for each codec: the best stand at the top right.
 fn speeds(result: &ScanResult) -> Lines {
     let plot = Lines::new(
-        "Codecs, * advised: the higher the smaller, the farther right the faster",
-        Axis::new("pages decompressed in a second", Unit::MbPerSecond).from_zero(),
+        "Codecs, * advised. Up: compresses better; right: reads back faster",
+        Axis::new("decompressed", Unit::MbPerSecond).from_zero(),
         Axis::new("ratio", Unit::Ratio).from_zero(),
     );
     result.codecs.iter().fold(plot, |plot, codec| {
@@ -537,7 +556,10 @@ fn speeds(result: &ScanResult) -> Lines {
         let point = (speed.unwrap_or(f64::NAN), codec.effective_ratio);
         let is_advised = Some(&codec.codec) == result.recommended.as_ref();
         let mark = if is_advised { " *" } else { "" };
-        plot.series(&format!("{}{mark}", told_name(codec)), [point])
+        plot.series(
+            &format!("{}{mark}", told_name(&codec.codec, codec.offered)),
+            [point],
+        )
     })
 }
 

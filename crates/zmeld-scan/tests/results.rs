@@ -393,13 +393,13 @@ fn a_scan_of_processes_is_told_whole() {
         programs: true,
     };
     let style = Style::plain(100);
-    let text = |asked| report::document(&result, asked, false).to_text(&style);
+    let text = |asked| report::document(&result, asked).to_text(&style);
     let mut told = text(asked);
     told += &difference(&told, &text(all));
     told += &report::codec_table(&result).to_csv();
     told += &report::program_table(&result).to_csv();
     show("processes.txt", &masked(&told));
-    let page = report::document(&result, asked, true).to_html();
+    let page = report::document(&result, asked).to_html();
     let page = page.split_once("</style>").unwrap().1.replace("><", ">\n<");
     show("processes.page.txt", &of_page(&masked(&page)));
 }
@@ -438,7 +438,7 @@ fn scans_of_parts_are_told_whole() {
         });
         let mut say = |place: String, words: &str| now.push((place, masked(words)));
         let asked = Asked::default();
-        let text = report::document(&found, asked, false).to_text(&Style::plain(100));
+        let text = report::document(&found, asked).to_text(&Style::plain(100));
         say("text".to_owned(), text.split("\n\n").nth(1).unwrap());
         for (at, advice) in found.advice.iter().enumerate() {
             let place = format!("advice {at}, {:?} {}", advice.kind, advice.topic);

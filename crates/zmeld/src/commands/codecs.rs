@@ -11,6 +11,7 @@ use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::facts::MachineFacts;
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::memory::{open_path, Source};
+use zmeld_scan::report::{told_name, NOT_HERE};
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
 use zmeld_store::codec::{codecs, CodecInfo};
 use zmeld_store::{fill_word, CodecSpec};
@@ -74,7 +75,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     output::show(
         &args.format,
         || document(&report),
-        || table(&report),
+        || table(&report, str::to_owned),
         ("zmeld.codecs", 1),
         &report,
     )?;
@@ -182,27 +183,36 @@ fn every_level() -> Vec<CodecSpec> {
     codecs().into_iter().flat_map(specs).collect()
 }
 
-fn table(report: &Report) -> Table {
+fn table(report: &Report, name: impl Fn(&str) -> String) -> Table {
     zmeld_report::table!("", for codec in &report.codecs,
         where {
             let raw = codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64;
         }
-        Column::text("codec") => codec.codec.as_str(),
+        Column::text("codec") => name(&codec.codec),
         Column::ratio("compression") => codec.ratio,
-        Column::bytes("compressed") => codec.compressed_bytes,
         Column::bytes("memory used").key("memory_at_scale_bytes") => codec.memory_at_scale_bytes,
         Column::percent("raw").key("incompressible_fraction") => raw,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
         // Raw pages are only copied.
         Column::mb_per_s("decompress") =>
             (raw < 0.99).then_some(codec.times.decompress_mb_per_s),
+        Column::bytes("compressed") => codec.compressed_bytes,
         Column::nanoseconds("compress 99\u{202f}%").key("compress_p99_ns") => codec.times.compress_ns_p99,
     )
 }
 
 /// The table for people: what fits 80 columns.
 fn main_table(report: &Report) -> Table {
-    let (mut table, _) = table(report).split(COLUMNS_SHOWN);
+    let offered = |codec: &str| {
+        let name = codec.split(':').next().unwrap_or_default();
+        report.machine.offers(name)
+    };
+    let named = |codec: &str| told_name(codec, offered(codec));
+    let (mut table, _) = table(report, named).split(COLUMNS_SHOWN);
+    let mut codecs = report.codecs.iter();
+    if codecs.any(|codec| offered(&codec.codec) == Some(false)) {
+        table.note(NOT_HERE);
+    }
     table.note(
         "Compression: size before over size after the codec, without the pool, which the ratio of \
          zmeld scan counts. Memory used: RAM of these pages in the kernel's pool, as zmeld scan \
@@ -212,8 +222,8 @@ fn main_table(report: &Report) -> Table {
     table
 }
 
-/// All but the slowest pages' times, which --csv and --json have.
-const COLUMNS_SHOWN: usize = 7;
+/// All but sizes and the slowest pages' times, which --csv and --json have.
+const COLUMNS_SHOWN: usize = 6;
 
 fn document(report: &Report) -> Document {
     let measured = report

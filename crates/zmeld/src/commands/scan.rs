@@ -65,9 +65,9 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     // The page is written even where nobody reads standard output, and the
     // result is printed even where the page cannot be written.
     let page = args.html.as_ref().map_or(Ok(()), |path| {
-        output::write_page(path, &report::document(&result, asked, true))
+        output::write_page(path, &report::document(&result, asked))
     });
-    let document = || report::document(&result, asked, false);
+    let document = || report::document(&result, asked);
     let table = || match args.programs {
         true => report::program_table(&result),
         false => report::codec_table(&result),
