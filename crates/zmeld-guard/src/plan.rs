@@ -258,7 +258,7 @@ fn in_ram_bytes(host: &Host) -> u64 {
 }
 
 /// How much programs can take, and below what something is ended. Then who holds memory, the largest
-/// first, a line each: what he holds, whether he may be ended, or would pay now, and which of his
+/// first, a line each: what he holds, whether he may be ended, or would be the first who pays, and which of his
 /// processes would go first. At last names in the rule that nobody has.
 ///
 /// # Errors
@@ -286,7 +286,7 @@ pub fn overview(host: &Host, rule: &GuardRule) -> Result<Vec<String>, Error> {
         });
         let first = first.unwrap_or_else(|| "nothing of it may be ended".to_owned());
         let pays = match payer.as_ref().is_some_and(|payer| payer.id == owner.id) {
-            true => " and would pay now",
+            true => " and would be first if memory ran out",
             false => "",
         };
         format!("{} holds {held}{pays}; {first}", owner.shown)
