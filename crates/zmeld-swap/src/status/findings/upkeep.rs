@@ -191,7 +191,10 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
             let file = view.asked().file();
             let run = match view.now.facts.services {
                 Services::Systemd => "sudo zmeld enable",
-                _ => "have zmeld watch started at each boot",
+                Services::OpenRc => {
+                    "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch start"
+                }
+                Services::Unknown => "sudo zmeld watch, and have it started at each boot",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));
