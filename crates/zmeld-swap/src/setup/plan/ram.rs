@@ -176,7 +176,7 @@ impl Planner<'_> {
             refuse_no_room(limit)?;
         }
         let reason = format!(
-            "{} before compression: {}; to keep account of its pages takes {} of RAM",
+            "size = \"{}\": {} before compression; to keep account of its pages takes {} of RAM",
             device.size,
             amount(size),
             amount(table)
@@ -184,7 +184,7 @@ impl Planner<'_> {
         steps.set(SIZE, size, reason);
         if let Some(limit) = &device.memory_limit {
             let bytes = limit.bytes(ram);
-            let reason = format!("{limit} of memory at most: {}", amount(bytes));
+            let reason = format!("memory_limit = \"{limit}\": {} at most", amount(bytes));
             steps.set(LIMIT, bytes, reason);
         }
         if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {

@@ -98,28 +98,33 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
         let left = steps.filter(|planned| planned.is_open()).count();
-        let (gain, up) = match gain_words(body) {
-            Some(gain) => (gain, "It"),
-            None => (String::new(), "zmeld up"),
+        let what = match gain_words(body) {
+            Some(gain) => format!("zmeld up would {gain}. It would"),
+            None => "zmeld up would".to_owned(),
         };
         let steps = match plan.undone.len() {
-            0 if left == 1 => "would take 1 step; zmeld down takes it back.".to_owned(),
-            0 => format!("would take {left} steps; zmeld down takes them back."),
-            1 => format!("would take back 1 step and take {left}."),
-            undone => format!("would take back {undone} steps and take {left}."),
+            0 if left == 1 => "take 1 step; zmeld down takes it back.".to_owned(),
+            0 => format!("take {left} steps; zmeld down takes them back."),
+            1 => format!("take back 1 step and take {left}."),
+            undone => format!("take back {undone} steps and take {left}."),
         };
-        format!("{gain}{up} {steps}")
+        format!("{what} {steps}")
     }
 }
 
-/// The compressed swap that would be set up and its gain; none where some of it is there already.
+/// The compressed swap that would be set up, or completed, and its gain; none where all of it is
+/// there already.
 fn gain_words(body: &PlanBody<'_>) -> Option<String> {
-    let mut groups = body.plan.groups.iter();
-    if groups
-        .any(|group| PlanPart::is_tier(&group.name) && group.steps.iter().any(|step| step.done))
-    {
+    let groups = body.plan.groups.iter();
+    let tiers = groups.filter(|group| PlanPart::is_tier(&group.name));
+    let steps: Vec<_> = tiers.flat_map(|group| &group.steps).collect();
+    if !steps.iter().any(|step| step.is_open()) {
         return None;
     }
+    let set_up = match steps.iter().any(|step| step.done) {
+        true => "complete",
+        false => "set up",
+    };
     let (what, gains, is_measured) = match body.recommendation {
         Some(to) => match (&to.sizing, &to.pool) {
             (Some(sizing), _) => (to.words(), sizing.gains_bytes, sizing.measured),
@@ -148,7 +153,7 @@ fn gain_words(body: &PlanBody<'_>) -> Option<String> {
         false => " of pages that get 2 times smaller",
     };
     Some(format!(
-        "zmeld up would set up {what}: a gain of {} when full{basis}. ",
+        "{set_up} {what}: a gain of {} when full{basis}",
         signed(gains)
     ))
 }
@@ -294,10 +299,18 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
     let is_ahead = !body.done && plan.refuse().is_ok();
     if body.recommendation.is_some() && is_ahead {
+        // zswap has neither a codec that is measured nor a size.
+        let sizing = body.recommendation.and_then(|to| to.sizing.as_ref());
+        let may_differ = match sizing {
+            Some(_) => {
+                "zmeld up measures again, and may choose another codec, or a size and limit that \
+                 differ by some percent of RAM. To choose now"
+            }
+            None => "To keep this plan",
+        };
         let text = format!(
-            "zmeld up measures again, and may choose another codec, or a size and limit that differ \
-             by some percent of RAM. To choose now, run zmeld plan{profile}{} --toml --output \
-             /etc/zmeld.toml: zmeld up goes by that file.",
+            "{may_differ}, run zmeld plan{profile}{} --toml --output /etc/zmeld.toml: zmeld up \
+             goes by that file.",
             body.options
         );
         configuration = configuration.advice(Tone::Neutral, text);
