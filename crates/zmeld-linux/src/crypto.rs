@@ -62,7 +62,10 @@ mod tests {
     #[test]
     fn a_module_counts_where_the_kernel_loads_any() {
         let (_dir, host) = Host::planted(&[
-            ("/lib/modules/6.12/modules.alias", "alias crypto-deflate deflate\n"),
+            (
+                "/lib/modules/6.12/modules.alias",
+                "alias crypto-deflate deflate\n",
+            ),
             ("/proc/modules", ""),
         ]);
         let has = |codec: &str| has_compressor(&host, "6.12", codec).unwrap();
