@@ -554,11 +554,18 @@ static void every_number_of_blocks(void)
 		zm_store_stats(store, &stats);
 		EXPECT(stats.blocks == blocks && stats.blocks_used == blocks);
 		EXPECT(zm_backing_detach(store) == -EBUSY);
+		/* Wherever one is free, it is found from where the last was. */
+		for (k = 0; k < blocks; k++) {
+			zm_block_free(store, k);
+			EXPECT(!zm_block_reserve(store, &block) && block == k);
+			EXPECT(zm_block_reserve(store, &block) == -ENOSPC);
+		}
 		for (k = 0; k < blocks; k++) {
 			zm_block_free(store, k);
 			EXPECT(!zm_block_is_taken(store, k));
 		}
 		EXPECT(!zm_backing_detach(store));
+		EXPECT(zm_block_reserve(store, &block) == -ENOSPC);
 	}
 	zm_store_destroy(store);
 }

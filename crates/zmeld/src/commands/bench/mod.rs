@@ -31,7 +31,7 @@ use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld bench size -- ./my-program --batch          least RAM for a job that ends
+  zmeld bench size -- ./my-program --batch           least RAM for a batch job
   zmeld bench list                                   the recipes
   zmeld bench run bt --html bt.html                  one of them, and a page
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
