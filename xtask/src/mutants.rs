@@ -277,9 +277,10 @@ impl Room {
             if found.caught + found.missed.len() == DRAWN {
                 break;
             }
+            let path = file.to_string_lossy();
             if SAME
                 .iter()
-                .any(|(name, part, _)| file.ends_with(name) && line.contains(part))
+                .any(|(name, part, _)| path.ends_with(name) && line.contains(part))
             {
                 continue;
             }
