@@ -565,6 +565,7 @@ static void every_number_of_blocks(void)
 			EXPECT(!zm_block_is_taken(store, k));
 		}
 		EXPECT(!zm_backing_detach(store));
+		EXPECT(!test_stats(store).blocks);
 		EXPECT(zm_block_reserve(store, &block) == -ENOSPC);
 	}
 	zm_store_destroy(store);
