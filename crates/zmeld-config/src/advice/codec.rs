@@ -29,13 +29,6 @@ pub enum CodecVerdict {
         /// Bytes of the pages that it was measured on.
         bytes: u64,
     },
-    /// Nothing was measured: the codec of compressed swap that is there, and the ratio of the pages
-    /// in it.
-    Running {
-        name: String,
-        ratio: f64,
-        bytes: u64,
-    },
 }
 
 impl CodecVerdict {
@@ -43,14 +36,6 @@ impl CodecVerdict {
     pub fn codec(&self) -> Option<&str> {
         match self {
             CodecVerdict::Codec { name, .. } => Some(name),
-            _ => None,
-        }
-    }
-
-    /// The codec that the ratio is of.
-    pub fn measured_codec(&self) -> Option<&str> {
-        match self {
-            CodecVerdict::Codec { name, .. } | CodecVerdict::Running { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -63,11 +48,9 @@ impl CodecVerdict {
     /// Basis of a size; `None` where nothing was measured that says one.
     pub fn basis(&self) -> Option<Basis> {
         match self {
-            CodecVerdict::Codec { ratio, bytes, .. }
-            | CodecVerdict::Running { ratio, bytes, .. } => Some(Basis {
+            CodecVerdict::Codec { ratio, bytes, .. } => Some(Basis {
                 ratio: *ratio,
                 bytes: *bytes,
-                is_running: matches!(self, CodecVerdict::Running { .. }),
             }),
             _ => None,
         }
@@ -76,7 +59,7 @@ impl CodecVerdict {
     /// Reason why no codec follows from it.
     pub fn why_none(&self) -> Option<String> {
         match self {
-            CodecVerdict::Not | CodecVerdict::Codec { .. } | CodecVerdict::Running { .. } => None,
+            CodecVerdict::Not | CodecVerdict::Codec { .. } => None,
             CodecVerdict::TooLittle(found) => Some(format!(
                 "Too little to go by: only {} of pages could be measured, and it takes {} to \
                  choose a codec and a size",

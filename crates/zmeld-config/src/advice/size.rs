@@ -35,19 +35,9 @@ pub struct Basis {
     pub ratio: f64,
     /// Bytes of the pages that it was measured on.
     pub bytes: u64,
-    /// They are those that compressed swap holds already.
-    pub is_running: bool,
 }
 
 impl Basis {
-    /// What is said of the pages.
-    pub fn verb(is_running: bool) -> &'static str {
-        match is_running {
-            true => "are compressed now",
-            false => "were measured",
-        }
-    }
-
     /// Whether so few pages were measured that no large device follows from them.
     fn is_thin(&self, ram_bytes: u64) -> bool {
         self.bytes < part(ram_bytes, BASIS_MIN_PERCENT)
@@ -77,9 +67,6 @@ pub struct Sizing {
     pub measured: bool,
     /// Bytes of the pages that it was measured on; 0 where nothing was.
     pub measured_bytes: u64,
-    /// Whether they are those that compressed swap holds already.
-    #[serde(skip)]
-    pub is_running: bool,
     /// Whether those were too few for a larger device.
     pub held_back: bool,
     /// Whether they were too few to speak for RAM.
@@ -153,7 +140,6 @@ impl Sizing {
             ratio,
             measured: basis.is_some(),
             measured_bytes: basis.map_or(0, |basis| basis.bytes),
-            is_running: basis.is_some_and(|basis| basis.is_running),
             held_back: false,
             is_thin: basis.is_some_and(|basis| basis.is_thin(ram_bytes)),
             limit_why: "",
@@ -167,15 +153,14 @@ impl Sizing {
                 .to_owned();
         }
         let (times, of) = (tenths(self.ratio), bytes(self.measured_bytes));
-        let verb = Basis::verb(self.is_running);
         if self.held_back {
             return format!(
-                "only {of} of pages {verb}, less than a quarter of RAM, so no more than \
+                "only {of} of pages were measured, less than a quarter of RAM, so no more than \
                  half of RAM: these get {times} times smaller"
             );
         }
         format!(
-            "pages of this machine get {times} times smaller ({of} of them {verb}): half \
+            "pages of this machine get {times} times smaller ({of} of them were measured): half \
              of RAM holds that many with a fifth to spare"
         )
     }
@@ -185,9 +170,8 @@ impl Sizing {
         let when = match (self.measured, self.is_thin) {
             (true, false) => "when it is full, the device".to_owned(),
             (true, true) => format!(
-                "if all pages are like the {} that {}, the full device",
-                bytes(self.measured_bytes),
-                Basis::verb(self.is_running)
+                "if all pages are like the {} that were measured, the full device",
+                bytes(self.measured_bytes)
             ),
             (false, _) => {
                 "if pages get 2 times smaller (zmeld scan measures it), the full device".to_owned()
@@ -294,18 +278,10 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn basis_of(ratio: f64, bytes: u64) -> Option<Basis> {
-        let is_running = false;
-        Some(Basis {
-            ratio,
-            bytes,
-            is_running,
-        })
-    }
-
     /// A ratio that was measured on more than enough pages.
     fn basis(ratio: f64) -> Option<Basis> {
-        basis_of(ratio, u64::MAX)
+        let bytes = u64::MAX;
+        Some(Basis { ratio, bytes })
     }
 
     /// By hand: 8 GiB of RAM at 2.5x. Half of RAM less a fifth holds 104 % of RAM, so
@@ -333,7 +309,7 @@ mod tests {
     #[test]
     fn a_size_says_on_how_little_it_rests() {
         let bytes = GIB;
-        let found = Sizing::advised(8 * GIB, 4096, basis_of(2.5, bytes));
+        let found = Sizing::advised(8 * GIB, 4096, Some(Basis { ratio: 2.5, bytes }));
         assert!(found.held_back);
         let said = found.why() + "; " + &found.words();
         for words in [
@@ -364,7 +340,7 @@ mod tests {
         for line in include_str!("sizes.txt").lines().skip(1) {
             let row: Vec<f64> = line.split_whitespace().flat_map(str::parse).collect();
             let (ratio, bytes) = (row[0], GIB * row[1] as u64);
-            let found = Sizing::advised(100 * GIB, 4096, basis_of(ratio, bytes));
+            let found = Sizing::advised(100 * GIB, 4096, Some(Basis { ratio, bytes }));
             assert_eq!(percent(found), (row[2] as u32, row[3] as u32), "{line}");
         }
     }

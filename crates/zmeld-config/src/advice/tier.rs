@@ -8,7 +8,7 @@ use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
 use crate::advice::module::{way_to_module, ModulePresence};
-use crate::advice::size::{tenths, Basis, Sizing, RATIO_ASSUMED};
+use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
 use crate::codec::Codec;
 use crate::location::Location;
 use crate::tier::{Size, TierKind};
@@ -44,9 +44,6 @@ pub struct Pool {
     /// On how many bytes of them.
     #[serde(skip)]
     pub measured_bytes: u64,
-    /// Whether they are those that compressed swap holds already.
-    #[serde(skip)]
-    pub is_running: bool,
     /// The allocator of its pages, where that bounds the ratio: `zbud` keeps two in a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounded_by: Option<String>,
@@ -67,7 +64,7 @@ impl Pool {
         measured: &CodecVerdict,
     ) -> Option<Pool> {
         let limit_percent = zswap.max_pool_percent?.min(100);
-        let is_its = measured.measured_codec() == Some(zswap.compressor.as_str());
+        let is_its = measured.codec() == Some(zswap.compressor.as_str());
         let ratio = measured.ratio().filter(|_| is_its);
         let limit_bytes = zswap.pool_max_bytes(ram_bytes)?;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
@@ -90,7 +87,6 @@ impl Pool {
             ratio: counted,
             measured: ratio.is_some(),
             measured_bytes: measured.basis().map_or(0, |basis| basis.bytes),
-            is_running: measured.basis().is_some_and(|basis| basis.is_running),
             bounded_by: bound.map(|(name, _)| name.to_owned()),
             bounded_by_swap_bytes: by_swap,
         })
@@ -105,9 +101,8 @@ impl Pool {
                 format!("{zpool} keeps {most} pages in one at most, however small they get")
             }
             (None, true) => format!(
-                "pages of this machine get {ratio} times smaller ({} of them {})",
-                bytes(self.measured_bytes),
-                Basis::verb(self.is_running)
+                "pages of this machine get {ratio} times smaller ({} of them were measured)",
+                bytes(self.measured_bytes)
             ),
             (None, false) => format!("pages usually get {ratio} times smaller"),
         };
@@ -301,7 +296,7 @@ pub fn recommend(facts: &Facts, choice: &Choice) -> Recommendation {
     // zswap takes the codecs of the crypto interface, which nobody asked.
     let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
     let sizing = in_ram.then(|| {
-        let is_it = asked_codec.is_none() || asked_codec.as_deref() == measured.measured_codec();
+        let is_it = asked_codec.is_none() || asked_codec.as_deref() == measured.codec();
         let basis = measured.basis().filter(|_| is_it);
         let (ram_bytes, page_size) = (machine.ram_bytes, facts.page_size);
         match choice.size.map(|size| size.bytes(ram_bytes)) {

@@ -79,7 +79,7 @@ impl Planner<'_> {
             self.idle_limit(name, size, limit);
             self.beyond_limit(name, size, limit);
         }
-        self.too_large(&unlimited);
+        self.too_large(&unlimited, &limited, sizes);
         self.high_limits(&limited, sizes);
         self.readable_copies();
         self.hibernation();
@@ -266,14 +266,17 @@ impl Planner<'_> {
         }
     }
 
-    /// Devices without a limit whose pages RAM cannot hold when they are full.
-    fn too_large(&mut self, devices: &[(&str, u64)]) {
+    /// Devices without a limit whose pages RAM cannot hold when they are full, beside those of
+    /// devices with one, which are of so many bytes together.
+    fn too_large(&mut self, devices: &[(&str, u64)], limited: &[(&str, u64)], sizes: u64) {
         let ram = self.machine.ram_bytes;
         let Some((size, who, key)) = together(devices, "size") else {
             return;
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
-        let full = size as f64 / ratio;
+        let most = limited.iter().map(|it| it.1).sum::<u64>();
+        let beside = most.min((sizes as f64 / ratio) as u64);
+        let full = size as f64 / ratio + beside as f64;
         if !fills_ram(size, full as u64, ram) {
             return;
         }
@@ -286,7 +289,9 @@ impl Planner<'_> {
             false => Severity::Warning,
         };
         let count = devices.len() as u32;
-        let limit = limit_percent(size, ram, ratio).0 / count;
+        // With the others' limits they leave a fifth of RAM.
+        let left = (0.8 - most as f64 / ram as f64).max(0.0) * 100.0;
+        let limit = limit_percent(size, ram, ratio).0.min(left as u32) / count;
         let (each, them) = match count {
             1 => ("", "it"),
             _ => (" for each", "them"),
@@ -294,15 +299,21 @@ impl Planner<'_> {
         let room = ram / 100 * u64::from(limit);
         let expected = self.options.expected_ratio;
         let way_out = match is_oversized(size, room * u64::from(count), expected) {
+            _ if limit == 0 => format!("lower limits for the others, or make {them} smaller"),
             true => format!(
                 "size = \"{:.0}%\" and memory_limit = \"{limit}%\"{each}",
                 100.0 * holds(room, expected) as f64 / ram as f64
             ),
             false => format!("memory_limit = \"{limit}%\"{each}, or make {them} smaller"),
         };
+        let beside = match limited {
+            [] => "",
+            _ => " with those that have a limit",
+        };
         let what = format!(
-            "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
-             ({measured}), more where they compress badly, and the machine has {}; write {way_out}",
+            "nothing limits the memory that {} of pages{who} take: {}{beside} at a ratio of \
+             {ratio:.1} ({measured}), more where they compress badly, and the machine has {}; write \
+             {way_out}",
             bytes(size),
             bytes(full as u64),
             bytes(ram)

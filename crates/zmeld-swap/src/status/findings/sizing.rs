@@ -263,11 +263,7 @@ impl Fit {
             };
         }
         let bytes = device.in_memory_bytes();
-        let basis = measured.map(|ratio| Basis {
-            ratio,
-            bytes,
-            is_running: true,
-        });
+        let basis = measured.map(|ratio| Basis { ratio, bytes });
         let advised = Sizing::advised(ram, view.now.page_size, basis);
         Fit {
             size_percent: Some(shared(advised.size_percent)),

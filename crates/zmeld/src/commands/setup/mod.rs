@@ -13,12 +13,10 @@ use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::advice::size::rounded;
 use zmeld_config::advice::{Choice, CodecVerdict, Facts, Recommendation, Recommended, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size, Swappiness};
 use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
-use zmeld_swap::observe::{Observation, ObservedKind};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_swap::setup::step::Step;
@@ -428,19 +426,14 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let is_disk = args
         .kind
         .map_or(args.device.is_some(), TierKind::is_on_disk);
-    // If zswap is advised or asked for, its codec counts.
-    let of_zswap = will_be_zswap(args, &machine, &own_swaps(host));
-    let is_zswap = of_zswap.is_some();
-    let codec = args.codec.clone().or(of_zswap);
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
-        false => measure::measured(codec.as_ref(), &machine)?,
-    };
-    let measured = match measured {
-        CodecVerdict::Not | CodecVerdict::TooLittle(_) => {
-            running(host, is_zswap).unwrap_or(measured)
+        false => {
+            // If zswap is advised or asked for, its codec counts.
+            let of_zswap = will_be_zswap(args, &machine, &own_swaps(host));
+            let codec = args.codec.clone().or(of_zswap);
+            measure::measured(codec.as_ref(), &machine)?
         }
-        measured => measured,
     };
     let choice = Choice {
         kind: args.kind,
@@ -479,22 +472,6 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         problems,
         measured,
         recommendation: found.recommendation,
-    })
-}
-
-/// The ratio of the pages that zswap, or else a device in RAM, holds now, where those are enough to
-/// tell; of several the one that holds most.
-fn running(host: &Host, is_zswap: bool) -> Option<CodecVerdict> {
-    let tiers = Observation::read(host, rustix::param::page_size() as u64).tiers();
-    let tiers = tiers.into_iter().filter(|tier| {
-        let is_of_kind = (tier.kind == ObservedKind::Zswap) == is_zswap;
-        is_of_kind && tier.ratio.is_some()
-    });
-    let most = tiers.max_by_key(|tier| tier.stored_bytes)?;
-    Some(CodecVerdict::Running {
-        name: most.codec?,
-        ratio: rounded(most.ratio?),
-        bytes: most.stored_bytes?,
     })
 }
 

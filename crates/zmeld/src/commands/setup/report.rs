@@ -112,19 +112,14 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     }
 }
 
-/// The compressed swap that would be set up, or completed, and its gain; none where all of it is
-/// there already.
+/// The compressed swap that would be set up and its gain; none where some of it is there already.
 fn gain_words(body: &PlanBody<'_>) -> Option<String> {
-    let groups = body.plan.groups.iter();
-    let tiers = groups.filter(|group| PlanPart::is_tier(&group.name));
-    let steps: Vec<_> = tiers.flat_map(|group| &group.steps).collect();
-    if !steps.iter().any(|step| step.is_open()) {
+    let mut groups = body.plan.groups.iter();
+    if groups
+        .any(|group| PlanPart::is_tier(&group.name) && group.steps.iter().any(|step| step.done))
+    {
         return None;
     }
-    let set_up = match steps.iter().any(|step| step.done) {
-        true => "complete",
-        false => "set up",
-    };
     let (what, gains, is_measured) = match body.recommendation {
         Some(to) => match (&to.sizing, &to.pool) {
             (Some(sizing), _) => (to.words(), sizing.gains_bytes, sizing.measured),
@@ -153,7 +148,7 @@ fn gain_words(body: &PlanBody<'_>) -> Option<String> {
         false => " of pages that get 2 times smaller",
     };
     Some(format!(
-        "{set_up} {what}: a gain of {} when full{basis}",
+        "set up {what}: a gain of {} when full{basis}",
         signed(gains)
     ))
 }
@@ -164,8 +159,10 @@ fn sizings_as_written<'b>(body: &'b PlanBody<'_>) -> impl Iterator<Item = (&'b T
     let page_size = rustix::param::page_size() as u64;
     config.in_ram().map(move |(tier, device)| {
         let size = device.size.bytes(ram);
-        let limit = device.memory_limit.map_or(size, |limit| limit.bytes(ram));
-        let sizing = Sizing::limited(size, limit.min(size), ram, page_size, None);
+        let limit = device
+            .memory_limit
+            .map_or(u64::MAX, |limit| limit.bytes(ram));
+        let sizing = Sizing::limited(size, limit, ram, page_size, None);
         (tier, sizing)
     })
 }
