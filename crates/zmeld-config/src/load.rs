@@ -217,7 +217,7 @@ fn merge(sources: &[files::Source]) -> (Tree<'_>, Vec<Finding>) {
                 if errors.is_empty() {
                     join(&mut whole, before.into_inner());
                 }
-                if found.last().is_none_or(|(last, _)| *last != at) {
+                if !found.iter().any(|(told, _)| *told == at) {
                     found.push((at, mistakes::syntax(source, at, error.message())));
                 }
             }

@@ -226,9 +226,11 @@ const TRUTHS: [&str; 10] = [
 /// The text with blanks in place of lines whose value lacks its quotes, and what each lacks.
 pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>) {
     let mut legible = source.text.clone();
+    // The same without the other lines that are no TOML.
+    let mut rest = legible.clone();
     let mut found = Vec::new();
-    while found.len() < MISTAKES_MAX {
-        let (_, errors) = DeTable::parse_recoverable(&legible);
+    for _ in 0..MISTAKES_MAX {
+        let (_, errors) = DeTable::parse_recoverable(&rest);
         let mut errors: Vec<(usize, &str)> = errors
             .iter()
             .map(|error| {
@@ -240,28 +242,42 @@ pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>
         let Some((at, message)) = errors.first().copied() else {
             break;
         };
-        if unquoted(source, at, message).is_none() {
-            break;
-        }
         let (start, line) = (source.line_start(at), source.line(at));
+        let (end, blank) = (start + line.len(), " ".repeat(line.len()));
+        if unquoted(source, at, message).is_none() {
+            let is_head = line.trim_start().starts_with('[') && !line.contains('=');
+            let before = &rest[..if is_head { start } else { end }];
+            let is_in_text = ["\"\"\"", "'''"].iter().any(|it| before.contains(it));
+            if rest[start..end].trim().is_empty() || is_in_text || !closes_brackets(before) {
+                break;
+            }
+            rest.replace_range(start..end, &blank);
+            continue;
+        }
         let mut after = start;
         for (at, message) in errors {
             // What is wrong within a value goes with it.
-            let is_next = (after..=start + line.len()).contains(&at);
+            let is_next = (after..=end).contains(&at);
             let what = unquoted(source, at, message).filter(|_| is_next);
             if let Some(what) = what {
                 found.push((at, what));
                 after = at + bare_value(&source.text[at..]).len();
             }
         }
-        let count = |brackets: &[char]| line.matches(brackets).count();
         // The lines after it are of the same list or table.
-        if count(&['[', '{']) != count(&[']', '}']) {
+        if !closes_brackets(line) {
             break;
         }
-        legible.replace_range(start..start + line.len(), &" ".repeat(line.len()));
+        legible.replace_range(start..end, &blank);
+        rest.replace_range(start..end, &blank);
     }
     (legible, found)
+}
+
+/// Whether as many lists and tables end in a text as begin.
+fn closes_brackets(text: &str) -> bool {
+    let count = |brackets: [char; 2]| text.matches(brackets).count();
+    count(['[', '{']) == count([']', '}'])
 }
 
 /// The way out where a syntax error is a value without its quotes.
@@ -345,10 +361,21 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
             "one key stands in a line; write each in a line of its own".to_owned()
         }
         _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(',') => {
-            match line_value.contains(',') {
-                true => in_quotes(line_value),
-                false => "no comma ends a line; remove it".to_owned(),
+            let (key, values) = before_comment(line).split_once('=').unwrap_or_default();
+            let values = values.trim().trim_end_matches([',', ' ']);
+            match (line_value.contains(','), values.contains(',')) {
+                (true, _) => in_quotes(line_value),
+                (_, true) => {
+                    let of_list = |value: &str| format!("{:?}", value.trim().trim_matches('"'));
+                    let values: Vec<String> = values.split(',').map(of_list).collect();
+                    let (key, values) = (key.trim(), values.join(", "));
+                    format!("several values are a list; write {key} = [{values}]")
+                }
+                (_, false) => "no comma ends a line; remove it".to_owned(),
             }
+        }
+        _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(';') => {
+            "no ; ends a line; remove it".to_owned()
         }
         _ => format!("{message}; see docs/configuration.md or toml.io"),
     }
