@@ -15,15 +15,19 @@ pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, H
     is_loadable(host, kernel, &format!("crypto-{wanted}"))
 }
 
-/// Whether this kernel has a module that it would load by that name.
+/// Whether this kernel has a module of that name that it has loaded, or would load.
 pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostError> {
-    if loadable(host) == Loadable::Nothing {
-        return Ok(false);
-    }
     let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
+    let loaded = host.read_optional("/proc/modules")?.unwrap_or_default();
+    let loads = loadable(host) != Loadable::Nothing;
     let alias = format!("alias {name} ");
     let aliases = aliases.unwrap_or_default();
-    Ok(aliases.lines().any(|line| line.starts_with(&alias)))
+    let mut modules = aliases.lines().filter_map(|line| line.strip_prefix(&alias));
+    let is_loaded = |module: &str| {
+        let mut names = loaded.lines().filter_map(|line| line.split(' ').next());
+        names.any(|name| name == module)
+    };
+    Ok(modules.any(|module| loads || is_loaded(module)))
 }
 
 /// Whether a zram device takes a codec that it does not list: up to Linux 6.11, which had no
@@ -73,6 +77,9 @@ mod tests {
         assert!(!has("842"));
         host.plant("/proc/sys/kernel/modules_disabled", "1\n");
         assert!(!has("deflate"));
+        host.plant("/proc/modules", "deflate 16384 0 - Live 0x0\n");
+        assert!(has("deflate"));
+        host.plant("/proc/modules", "");
         host.plant("/proc/crypto", "name : deflate\ntype : scomp\n");
         assert!(has("deflate"));
     }
