@@ -190,11 +190,15 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
         let mut add = |rule: &str, what: &str, why: String| {
             let file = view.asked().file();
             let run = match view.now.facts.services {
-                Services::Systemd => "sudo zmeld enable",
-                Services::OpenRc => {
-                    "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch start"
+                _ if view.asked().is_named() => {
+                    &*format!("have zmeld watch --config {file} started anew, and kept running")
                 }
-                Services::Unknown => "sudo zmeld watch, and have it started at each boot",
+                Services::Systemd => "sudo zmeld enable",
+                // It may run for another rule, and reads its configuration once.
+                Services::OpenRc if view.has_service("zmeld-watch") => {
+                    "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch restart"
+                }
+                _ => "have zmeld watch started anew, and at each boot",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));
@@ -286,12 +290,10 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
                         false => "zmeld enable".to_owned(),
                     }])
                 }
-                Services::OpenRc if view.now.facts.units.iter().any(|it| it == unit) => {
-                    Remedy::run([
-                        format!("rc-update add {unit} default"),
-                        format!("rc-service {unit} start"),
-                    ])
-                }
+                Services::OpenRc if view.has_service(unit) => Remedy::run([
+                    format!("rc-update add {unit} default"),
+                    format!("rc-service {unit} start"),
+                ]),
                 Services::OpenRc | Services::Unknown => {
                     format!("have {name} started at each boot, and kept running").into()
                 }

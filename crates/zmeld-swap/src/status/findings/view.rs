@@ -19,6 +19,11 @@ impl<'a> View<'a> {
         &self.outstanding.asked
     }
 
+    /// Whether the machine has a service of that name.
+    pub fn has_service(&self, name: &str) -> bool {
+        self.now.facts.units.iter().any(|unit| unit == name)
+    }
+
     pub fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
         self.now
             .swaps
