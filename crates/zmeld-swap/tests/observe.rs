@@ -49,6 +49,7 @@ impl script::Case for Root {
         let host = Host::with(self.0.path(), Arc::new(Files));
         let now = Observation::read(&host, PAGE);
         let wanted = Config::from_text(Path::new("z.toml"), &script.text(rest));
+        let config = wanted.as_ref().ok().map(|it| it.config.clone());
         let wanted = wanted.map(|it| Outstanding::of(&it.config));
         let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
         match what {
@@ -70,6 +71,15 @@ impl script::Case for Root {
                 let heading = lines.next();
                 let section = lines.take_while(|line| rest.is_empty() || !is_heading(line));
                 return heading.into_iter().chain(section).collect();
+            }
+            // The row of kills in a page with that configuration.
+            "kills" => {
+                let status = Status::read(&host, Ok(&config.unwrap()), None);
+                let text = page::document(&status).to_text(&Style::plain(200));
+                let rows = text
+                    .lines()
+                    .filter(|line| line.starts_with("killed for memory"));
+                return rows.map(str::to_owned).collect();
             }
             "status" => return as_lines::of_findings(&findings(&now, &wanted.unwrap())),
             // A part of it, in JSON, by its place.

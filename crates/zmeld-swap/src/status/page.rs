@@ -93,7 +93,7 @@ pub fn details(mut document: Document, status: &Status) -> Document {
     if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
         document = document.section(differences(status));
     }
-    document = document.section(pressure(&status.observation));
+    document = document.section(pressure(status));
     if let Some(reclaim) = &status.observation.reclaim {
         document = document.section(reclaimed(reclaim));
     }
@@ -287,7 +287,8 @@ fn differences(status: &Status) -> Section {
     section
 }
 
-fn pressure(now: &Observation) -> Section {
+fn pressure(status: &Status) -> Section {
+    let now = &status.observation;
     let section = Section::new("Pressure");
     let mut values = Vec::new();
     match now.pressure {
@@ -322,8 +323,9 @@ fn pressure(now: &Observation) -> Section {
             pages(activity.pages_out())
         ),
     ));
-    // A finding tells those of unknown times.
-    let is_told = now.lately.undated_oom_kills() > 0;
+    // The finding tells those of unknown times, where it is not accepted.
+    let tells = |found: &Finding| found.id == Some(FindingId::UnattributedOomKills);
+    let is_told = now.lately.undated_oom_kills() > 0 && status.findings.iter().any(tells);
     if let Some(kills) = activity.oom_kills.filter(|_| !is_told) {
         values.push(("killed for memory", killed(kills, &now.lately)));
     }
