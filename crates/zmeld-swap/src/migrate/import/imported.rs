@@ -82,7 +82,7 @@ impl Imported {
     }
 
     pub(super) fn head(&self) -> String {
-        let mut head = String::from("Taken over by zmeld config import from");
+        let mut head = String::from("For /etc/zmeld.toml: the settings of");
         for (at, file) in self.files.iter().enumerate() {
             head.push_str(if at == 0 { " " } else { ", " });
             head.push_str(&file.to_string_lossy());
