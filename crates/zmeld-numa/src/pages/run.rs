@@ -75,7 +75,8 @@ fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String 
     };
     format!(
         "Under {policy} it takes {}. Without migration ({}) the same processes take {took_base}: \
-         {policy} {change}. This is one run; zmeld numa compare repeats it and says what is chance.",
+         {policy} {change}. The difference of one run is no measure: zmeld numa compare \
+         --replications 10 says what is chance.",
         took(outcome),
         PolicyName::NoBalancing
     )
