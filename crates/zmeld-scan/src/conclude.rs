@@ -126,7 +126,8 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
             holds_bytes: ram as i64 + gained,
         }
     };
-    [25, 50, 100].map(gain).to_vec()
+    // All sizes that are advised.
+    [25, 50, 75, 100].map(gain).to_vec()
 }
 
 /// The sample, and the precision of its ratios.
