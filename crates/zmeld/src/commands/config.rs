@@ -177,7 +177,10 @@ fn unchecked(problems: &[Finding]) -> String {
         1 => ("", "it"),
         _ => ("s", "them"),
     };
-    format!("{count} mistake{s}. Mend {them} and check again: other checks were skipped.\n")
+    format!(
+        "{count} mistake{s}. Mend {them} and check again: whether keys go together and suit this \
+         machine was not checked.\n"
+    )
 }
 
 fn tell(found: &Finding) {
