@@ -209,9 +209,19 @@ fn main_table(report: &Report) -> Table {
     };
     let named = |codec: &str| told_name(codec, offered(codec));
     let (mut table, _) = table(report, named).split(COLUMNS_SHOWN);
-    let mut codecs = report.codecs.iter();
-    if codecs.any(|codec| offered(&codec.codec) == Some(false)) {
+    let mut rows = report.codecs.iter();
+    if rows.any(|codec| offered(&codec.codec) == Some(false)) {
         table.note(NOT_HERE);
+    }
+    let default = |codec: CodecInfo| {
+        let name = format!("{}:{}", codec.name, codec.level_default);
+        let is_here = report.codecs.iter().any(|row| row.codec == name);
+        is_here.then_some(name)
+    };
+    let defaults: Vec<String> = codecs().into_iter().filter_map(default).collect();
+    if !defaults.is_empty() {
+        let defaults = defaults.join(", ");
+        table.note(format!("Without a level, as codec = \"zstd\": {defaults}."));
     }
     table.note(
         "Compression: size before over size after the codec, without the pool, which the ratio of \
