@@ -139,7 +139,8 @@ impl Canvas {
             text = ascii(&text);
         }
         let mut out = stdout().lock();
-        write!(out, "\x1b[H\x1b[K{text}")?;
+        // Shown at once where the terminal can (synchronized output).
+        write!(out, "\x1b[?2026h\x1b[H\x1b[K{text}\x1b[?2026l")?;
         out.flush()?;
         Ok((first, shown))
     }
