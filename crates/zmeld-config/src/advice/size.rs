@@ -23,6 +23,8 @@ const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages
 /// that are not swapped out.
 pub const LIMIT_MAX_PERCENT: u32 = 50;
+/// The share of RAM beyond which full devices leave too little for all else.
+pub const FILLED: f64 = 0.8;
 /// Room above what is expected, so that other pages than today's do not meet the
 /// limit at once.
 const MARGIN: f64 = 1.2;
@@ -253,7 +255,7 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
 /// Whether devices without a limit can fill RAM: they are as large, or their pages, once
 /// compressed, take four fifths of it.
 pub fn fills_ram(size_bytes: u64, full_bytes: u64, ram_bytes: u64) -> bool {
-    size_bytes >= ram_bytes || full_bytes as f64 > 0.8 * ram_bytes as f64
+    size_bytes >= ram_bytes || full_bytes as f64 > FILLED * ram_bytes as f64
 }
 
 /// Bytes of pages that `room` bytes of memory hold. A device that is larger than

@@ -231,12 +231,17 @@ fn simulate(scenario: &Scenario, policy: PolicyName, replication: u64) -> (Simul
         .workload
         .plans(&case.machine, scenario.seed, replication);
     let totals = |policy| case.simulate(policy, &plans, Recording::TOTALS);
+    let first = totals(policy);
     let recording = Recording {
-        bucket: (totals(policy).total_time / BUCKETS).max(MS),
+        bucket: (first.total_time / BUCKETS).max(MS),
         traffic: case.machine.nodes() <= TRAFFIC_NODES_MAX,
     };
     let outcome = case.simulate(policy, &plans, recording);
-    (outcome, totals(PolicyName::NoBalancing))
+    let base = match policy {
+        PolicyName::NoBalancing => first,
+        _ => totals(PolicyName::NoBalancing),
+    };
+    (outcome, base)
 }
 
 /// A policy beside the base.

@@ -2,7 +2,7 @@
 //! configuration shows by itself, are found where it is read.
 
 use zmeld_config::advice::size::{
-    fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+    fills_ram, holds, is_oversized, limit_percent, FILLED, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
 use zmeld_config::advice::tunables::Unfit;
 use zmeld_config::advice::{image, tunables};
@@ -290,7 +290,7 @@ impl Planner<'_> {
         };
         let count = devices.len() as u32;
         // With the others' limits they leave a fifth of RAM.
-        let left = (0.8 - most as f64 / ram as f64).max(0.0) * 100.0;
+        let left = (FILLED - most as f64 / ram as f64).max(0.0) * 100.0;
         let limit = limit_percent(size, ram, ratio).0.min(left as u32) / count;
         let (each, them) = match count {
             1 => ("", "it"),
