@@ -409,7 +409,6 @@ static int recompress_slots(struct recompression *run)
 		}
 		if (pages_max && run->result->pages_tried >= pages_max)
 			return 0;
-		run->result->pages_scanned++;
 		hint.state = zm_load32(&store->slots[index].state);
 		if (!slot_fits(run, hint) || !attempt_start(run, &attempt))
 			continue;

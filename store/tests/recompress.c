@@ -410,6 +410,12 @@ static void recompress_first(struct zm_store *store)
 	EXPECT(!test_info(store, 0).idle);
 }
 
+static void recompress_in_vain(struct zm_store *store)
+{
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_tried == 1);
+	EXPECT(!test_info(store, 0).idle && !test_info(store, 0).priority);
+}
+
 /* Whoever works with a page through one slot keeps it from being idle in the others. */
 static void try_idle_shares(void)
 {
@@ -432,6 +438,9 @@ static void try_idle_shares(void)
 	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
 	disk_write_end(&disk, store, &write, true);
 	expect(store, 0, text(1));
+	put(store, 0, raw(1));
+	put(store, 1, raw(1));
+	expect_awake(store, recompress_in_vain, 1);
 	close_store(store);
 }
 

@@ -195,7 +195,7 @@ static void sums_planted(struct zm_store *store)
 	struct zm_writeback wb;
 	struct zm_share *share;
 	u8 page[ZM_PAGE_SIZE];
-	u32 i, count;
+	u32 i, count, size;
 
 	/* 0, 1: a share on its block, as 5 is; 2: one in the pool. */
 	EXPECT(!zm_writeback_begin(store, 0, 0, true, &wb, page));
@@ -223,6 +223,10 @@ static void sums_planted(struct zm_store *store)
 	share->count = 0;
 	expect_said(store, "its share has no slots");
 	share->count = count;
+	size = share->size;
+	share->size = 0;
+	expect_said(store, "object of 0 bytes");
+	share->size = size;
 	slots[4] = slots[2];
 	expect_said(store, "counts 1, 2 slots use it");
 	slots[4] = before;
@@ -245,6 +249,7 @@ static void told(struct zm_store *store)
 	};
 	static const char *const checks[] = { "auto", "on", "off", "unknown" };
 	char text[] = "before";
+	u64 stops;
 	u32 i;
 
 	for (i = 0; i < sizeof(modes) / sizeof(*modes); i++)
@@ -252,6 +257,10 @@ static void told(struct zm_store *store)
 	for (i = 0; i < sizeof(checks) / sizeof(*checks); i++)
 		EXPECT(!strcmp(zm_check_writes_name(i), checks[i]));
 	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, NULL, 0));
+	stops = zm_pass_stops(store);
+	zm_pass_stop(store);
+	for (i = ZM_CHECK_SLOTS; i <= ZM_CHECK_CONTENTS; i++)
+		EXPECT(zm_store_check(store, i, stops, NULL, 0) == -EINTR);
 	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, 0, text, sizeof(text)) &&
 	       !text[0]);
 }

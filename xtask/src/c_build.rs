@@ -303,19 +303,19 @@ impl Compiler {
         Ok(command)
     }
 
-    /// Assembly of a text in the place of one of the store's files, with one more flag; none where
-    /// it does not compile without a warning.
+    /// Assembly of a text in the place of one of the store's files, with more flags; none where it
+    /// does not compile without a warning.
     pub fn assembly(
         &self,
         log: &Log,
         file: &Path,
         text: &Path,
-        flag: &str,
+        flags: [&str; 2],
     ) -> Result<Option<String>> {
         let mut command = self.command(log, Flavour::AsBuilt)?;
         let beside = file.parent().context("a file is in a folder")?;
         command.arg("-I").arg(beside);
-        command.args(["-Werror", flag]);
+        command.arg("-Werror").args(flags);
         command.args(["-g0", "-S", "-x", "c", "-", "-o", "-"]);
         command.stdin(fs::File::open(text)?);
         let output = command.output().context("no C compiler")?;

@@ -190,7 +190,6 @@ struct zm_recompress_options {
 };
 
 struct zm_recompress_result {
-	u64 pages_scanned;	/* slots looked at */
 	u64 pages_tried;	/* objects decompressed and compressed anew */
 	u64 pages_recompressed;	/* of them replaced, a share counted once */
 	u64 pages_incompressible; /* of them marked not to be tried again */
