@@ -223,12 +223,77 @@ const TRUTHS: [&str; 10] = [
     "shrinker",
 ];
 
-/// The text with blanks in place of lines whose value lacks its quotes, and what each lacks.
+/// Lists that a line of its own table or the end of the text shows to be open: from the line of
+/// the bracket up to the last byte before it.
+fn unclosed_lists(text: &str) -> Vec<Range<usize>> {
+    let is_in_text = ["\"\"\"", "'''"].iter().any(|it| text.contains(it));
+    let mut found = Vec::new();
+    // Where the line of each open bracket begins, and the last byte that says something.
+    let (mut open, mut last) = (Vec::new(), 0);
+    let mut at = 0;
+    for line in text.split_inclusive('\n').filter(|_| !is_in_text) {
+        let (said, begins) = (before_comment(line).trim(), at);
+        let name = said.split('=').next().unwrap_or_default().trim();
+        let head = said.trim_matches(['[', ']']);
+        let is_key = said.contains('=') && !name.is_empty() && !name.contains(NOT_OF_NAMES);
+        let is_head = said.starts_with('[')
+            && said.ends_with(']')
+            && head.starts_with(char::is_alphabetic)
+            && !head.contains(NOT_OF_NAMES);
+        if is_key || is_head {
+            let first = open.first().filter(|_| !open.contains(&IN_TABLE));
+            found.extend(first.map(|first| *first..last));
+            open.clear();
+        }
+        let mut quote = None;
+        for (place, c) in line.char_indices() {
+            match (quote, c) {
+                (None, '"' | '\'') => quote = Some(c),
+                (Some(open), c) if open == c => quote = None,
+                (Some(_), _) => continue,
+                (None, '#') => break,
+                (None, '[' | '{') if open.is_empty() && !line[..place].contains('=') => {}
+                (None, '[') => open.push(begins),
+                (None, '{') => open.push(IN_TABLE),
+                (None, ']' | '}') => {
+                    open.pop();
+                }
+                _ => {}
+            }
+            if !c.is_whitespace() {
+                last = at + place + c.len_utf8();
+            }
+        }
+        at += line.len();
+    }
+    let first = open.first().filter(|_| !open.contains(&IN_TABLE));
+    found.extend(first.map(|first| *first..last));
+    found
+}
+
+/// In place of a line's begin: keys stand in braces, too.
+const IN_TABLE: usize = usize::MAX;
+const NOT_OF_NAMES: [char; 7] = ['[', ']', '{', '}', ',', '"', '\''];
+
+/// The text with blanks in place of lists that are open and of lines whose value lacks its quotes,
+/// and what each lacks.
 pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>) {
     let mut legible = source.text.clone();
+    let mut found = Vec::new();
+    for list in unclosed_lists(&legible) {
+        found.push((
+            list.end,
+            "a list has no closing bracket; end it with ]".to_owned(),
+        ));
+        let blank = legible[list.clone()].chars().map(|c| match c {
+            '\n' => "\n".to_owned(),
+            c => " ".repeat(c.len_utf8()),
+        });
+        let blank: String = blank.collect();
+        legible.replace_range(list, &blank);
+    }
     // The same without the other lines that are no TOML.
     let mut rest = legible.clone();
-    let mut found = Vec::new();
     for _ in 0..MISTAKES_MAX {
         let (_, errors) = DeTable::parse_recoverable(&rest);
         let mut errors: Vec<(usize, &str)> = errors
@@ -353,6 +418,9 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
             "a line is [TABLE], KEY = VALUE or # COMMENT".to_owned()
         }
         _ if line.starts_with(';') => "a comment begins with #".to_owned(),
+        _ if message.starts_with("missing comma between array") => {
+            "a comma is missing between items of a list".to_owned()
+        }
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
             "write = between a key and its value, not :".to_owned()
         }

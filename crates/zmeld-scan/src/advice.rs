@@ -139,7 +139,8 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
             ),
         ));
     }
-    advice.extend(need_advice(result));
+    let not_short = not_short_here(result);
+    advice.extend(not_short.map(|text| Advice::new(AdviceKind::Note, "need", text)));
     advice
 }
 
@@ -317,13 +318,12 @@ pub fn of_shared_memory(result: &ScanResult) -> Option<Advice> {
     })
 }
 
-/// Advice where this machine's own memory is not short.
-fn need_advice(result: &ScanResult) -> Option<Advice> {
+/// That this machine's own memory is not short, where it was read and is not.
+pub(crate) fn not_short_here(result: &ScanResult) -> Option<String> {
     let machine = &result.machine;
     let is_swapped = machine.swaps.iter().any(|swap| swap.used_bytes > 0);
     let text = not_short(machine.available_bytes, machine.ram_bytes, is_swapped);
-    let text = text.filter(|_| result.memory.processes > 0)?;
-    Some(Advice::new(AdviceKind::Note, "need", text))
+    text.filter(|_| result.memory.processes > 0)
 }
 
 /// Advice on processes that only root can read, or not even root (in a container).

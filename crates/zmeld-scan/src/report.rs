@@ -9,7 +9,7 @@ use zmeld_report::{
 use zmeld_report::{Tone, Unit};
 use zmeld_store::SHARE_BYTES;
 
-use crate::advice::{Advice, AdviceKind};
+use crate::advice::{not_short_here, Advice, AdviceKind};
 use crate::programs::SAMPLED_MIN;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
@@ -137,6 +137,9 @@ fn gain_words(result: &ScanResult) -> String {
         return format!("{share} of RAM was measured. ");
     };
     let whose = match result.ram_bytes == result.machine.ram_bytes {
+        true if not_short_here(result).is_some() => {
+            "Memory is not short here now; when it is, this machine".to_owned()
+        }
         true => "This machine".to_owned(),
         false => format!("A machine with {} of RAM", bytes(result.ram_bytes)),
     };
@@ -573,10 +576,16 @@ fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
         .coloured([0, PARTS.len()])
         .telling(1);
     let shown = result.programs.iter().take(PROGRAMS_SHOWN);
-    shown.fold(bars, |bars, program| {
+    let names: Vec<String> = shown.clone().map(named).collect();
+    shown.zip(&names).fold(bars, |bars, (program, name)| {
         let parts = program.compressed_bytes.zip(program.saved_bytes());
+        let is_one_of_many = names.iter().filter(|it| *it == name).count() > 1;
+        let name = match id_of(&program.group).filter(|_| is_one_of_many) {
+            Some(id) => format!("{name} ({})", text::prefix(id, 12)),
+            None => name.clone(),
+        };
         match parts {
-            Some((taken, saved)) => bars.stack(&named(program), [taken as f64, saved as f64]),
+            Some((taken, saved)) => bars.stack(&name, [taken as f64, saved as f64]),
             None => bars,
         }
     })
@@ -585,17 +594,20 @@ fn by_program(result: &ScanResult, codec: &CodecResult) -> Bars {
 /// A program with the last name of its control group, unless that is a hash.
 fn named(program: &Program) -> String {
     match program.group.rsplit('/').next() {
-        Some(group) if !group.is_empty() && !is_hash(group) => {
+        Some(group) if !group.is_empty() && id_of(group).is_none() => {
             format!("{} ({})", program.program, text::shorten(group, 12))
         }
         _ => program.program.clone(),
     }
 }
 
-/// Whether a name has the number that a container or a pod was given.
-fn is_hash(name: &str) -> bool {
-    let mut runs = name.split(|letter: char| !letter.is_ascii_hexdigit());
-    runs.any(|run| run.len() >= 12)
+/// The number that a container or a pod was given, where a group's last name has one.
+fn id_of(group: &str) -> Option<&str> {
+    let mut runs = group
+        .rsplit('/')
+        .next()?
+        .split(|letter: char| !letter.is_ascii_hexdigit());
+    runs.find(|run| run.len() >= 12)
 }
 
 fn cold_section(result: &ScanResult) -> Section {

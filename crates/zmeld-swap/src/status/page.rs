@@ -148,22 +148,30 @@ pub fn compressed(status: &Status, how: &str) -> Option<String> {
     let in_ram = status.accounting.compressed_pages_bytes;
     let taken = status.accounting.compression_bytes;
     let pages = format!("{} of pages{how}", bytes(in_ram));
-    match in_ram.checked_sub(taken) {
-        _ if in_ram == 0 => None,
-        _ if in_ram < JUDGED_FROM => Some(format!(
-            "{pages} so far, too little to judge ({} are needed)",
-            bytes(JUDGED_FROM)
-        )),
-        None => Some(format!(
-            "{pages} into {}, which saves nothing",
-            bytes(taken)
-        )),
-        Some(saved) => Some(format!(
-            "{pages} into {}, which saves {}",
-            bytes(taken),
-            bytes(saved)
-        )),
+    if in_ram == 0 {
+        return None;
     }
+    if in_ram < JUDGED_FROM {
+        let needed = bytes(JUDGED_FROM);
+        return Some(format!(
+            "{pages} so far, too little to judge ({needed} are needed)"
+        ));
+    }
+    // As in the column "RAM taken"; where that was read a moment later it may be more.
+    let pools = status.tiers.iter().filter_map(|it| it.memory_used_bytes);
+    let pools = pools.sum::<u64>().min(taken);
+    let tables = match taken - pools {
+        0 => String::new(),
+        tables => format!(" and {} of tables", bytes(tables)),
+    };
+    let saved = match in_ram.saturating_sub(taken) {
+        0 => "nothing".to_owned(),
+        saved => bytes(saved),
+    };
+    Some(format!(
+        "{pages} into {}{tables}, which saves {saved}",
+        bytes(pools)
+    ))
 }
 
 /// Free swap on drives whose pages zswap gets first; none beside a device in RAM, which saves, too.

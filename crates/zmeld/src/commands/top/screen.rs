@@ -431,13 +431,13 @@ fn body(look: &Look, width: usize) -> Document {
         ),
         false => section.table(tiers),
     });
-    let document = match look.status.findings.is_empty() {
-        true => document,
-        false => document.section(findings(&look.status)),
-    };
     let document = match look.groups.as_deref() {
         None | Some([]) => document,
         Some(groups) => document.section(Section::new("").table(look.whose(groups))),
+    };
+    let document = match look.status.findings.is_empty() {
+        true => document,
+        false => document.section(findings(&look.status)),
     };
     let document = match rest.columns().count() {
         0 | 1 => document,
