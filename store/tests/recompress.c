@@ -315,6 +315,15 @@ static void try_memory_limit(void)
 		EXPECT(!zm_page_read(store, i, page));
 	zm_store_stats(store, &before);
 	zm_store_limit_set(store, before.memory_used);
+	/* Above the limit nothing is left to give back. */
+	for (i = 0; i < 50; i++) {
+		EXPECT(recompress(store, ZM_PICK_IDLE, 0, 1).pages_recompressed);
+		zm_store_stats(store, &after);
+		if (after.memory_used <= before.memory_used)
+			continue;
+		zm_store_compact(store);
+		EXPECT(test_stats(store).memory_used == after.memory_used);
+	}
 	bytes_max = 0;
 	hook = note_bytes;
 	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed > 1500);

@@ -1,6 +1,6 @@
 //! Compressors of the kernel's crypto interface, from which zswap takes its own.
 
-use crate::modules::{loadable, Loadable};
+use crate::modules::is_loadable;
 use crate::{Host, HostError};
 
 /// The codec that `zword-dkms` brings.
@@ -13,21 +13,6 @@ pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, H
         return Ok(true);
     }
     is_loadable(host, kernel, &format!("crypto-{wanted}"))
-}
-
-/// Whether this kernel has a module of that name that it has loaded, or would load.
-pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostError> {
-    let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
-    let loaded = host.read_optional("/proc/modules")?.unwrap_or_default();
-    let loads = loadable(host) != Loadable::Nothing;
-    let alias = format!("alias {name} ");
-    let aliases = aliases.unwrap_or_default();
-    let mut modules = aliases.lines().filter_map(|line| line.strip_prefix(&alias));
-    let is_loaded = |module: &str| {
-        let mut names = loaded.lines().filter_map(|line| line.split(' ').next());
-        names.any(|name| name == module)
-    };
-    Ok(modules.any(|module| loads || is_loaded(module)))
 }
 
 /// Whether a zram device takes a codec that it does not list: up to Linux 6.11, which had no

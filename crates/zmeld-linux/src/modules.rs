@@ -1,6 +1,6 @@
 //! Which modules this kernel loads.
 
-use crate::Host;
+use crate::{Host, HostError};
 
 /// What a kernel loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,21 @@ pub fn loadable(host: &Host) -> Loadable {
     } else {
         Loadable::Anything
     }
+}
+
+/// Whether this kernel has a module of that name that it has loaded, or would load.
+pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostError> {
+    let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
+    let loaded = host.read_optional("/proc/modules")?.unwrap_or_default();
+    let loads = loadable(host) != Loadable::Nothing;
+    let alias = format!("alias {name} ");
+    let aliases = aliases.unwrap_or_default();
+    let mut modules = aliases.lines().filter_map(|line| line.strip_prefix(&alias));
+    let is_loaded = |module: &str| {
+        let mut names = loaded.lines().filter_map(|line| line.split(' ').next());
+        names.any(|name| name == module)
+    };
+    Ok(modules.any(|module| loads || is_loaded(module)))
 }
 
 /// Whether somebody said that it loads none until the next boot.

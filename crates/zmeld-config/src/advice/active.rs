@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use zmeld_linux::compressed::{chosen, is_on, pool_max_bytes, MmStat, ZSWAP};
-use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
+use zmeld_linux::crypto::{has_compressor, ZWORD};
+use zmeld_linux::modules::is_loadable;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
