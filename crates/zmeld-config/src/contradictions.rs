@@ -171,7 +171,8 @@ impl Check<'_> {
                              zmeld watch"
                     ),
                 ),
-                None if is_given => (
+                // Without tiers the rules are for what others set up.
+                None if is_given && !config.tiers.is_empty() => (
                     FindingId::UnusedRule,
                     format!("watch.{name}"),
                     format!("{unused}, or remove the rule"),

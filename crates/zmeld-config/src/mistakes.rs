@@ -422,7 +422,13 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
             "a comma is missing between items of a list".to_owned()
         }
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
-            "write = between a key and its value, not :".to_owned()
+            match line
+                .strip_suffix(':')
+                .filter(|name| name.starts_with("tier."))
+            {
+                Some(table) => format!("a table's name stands in brackets; write [{table}]"),
+                None => "write = between a key and its value, not :".to_owned(),
+            }
         }
         _ if message.starts_with(UNEXPECTED) && rest.starts_with('=') => in_quotes(line_value),
         _ if message.starts_with(UNEXPECTED) && before_comment(rest).contains('=') => {

@@ -46,7 +46,7 @@ const NETWORK: [&str; 17] = [
 /// Whether a line is one of fstab that has swap.
 pub fn has_swap(line: &str) -> bool {
     let fields: Vec<&str> = line.split_whitespace().take(3).collect();
-    matches!(fields[..], [device, point, "swap"] if !device.starts_with('#') && point != "=")
+    matches!(fields[..], [device, point, "swap"] if !device.starts_with(['#', ';']) && point != "=")
 }
 
 /// Mounts made at boot.

@@ -121,6 +121,9 @@ fn lead(result: &ScanResult) -> String {
     )
 }
 
+/// A gain is told from so much of RAM on.
+const TOLD_FROM: f64 = 0.01;
+
 /// The gain of the advised swap and the share of RAM that this is known from.
 fn gain_words(result: &ScanResult) -> String {
     if result.recommended.is_none() {
@@ -136,6 +139,13 @@ fn gain_words(result: &ScanResult) -> String {
     let Some(sizing) = sizing else {
         return format!("{share} of RAM was measured. ");
     };
+    if (read as f64) < TOLD_FROM * result.ram_bytes as f64 {
+        return format!(
+            "Only {} of pages were measured, {share} of RAM, too few to promise a gain: scan again \
+             under the usual load. ",
+            bytes(read)
+        );
+    }
     let whose = match result.ram_bytes == result.machine.ram_bytes {
         true if not_short_here(result).is_some() => {
             "Memory is not short here now; when it is, this machine".to_owned()

@@ -185,6 +185,6 @@ impl Observation {
 fn in_front(swap: &Swap, zswapped: u64) -> Difference {
     let used = swap.area.used_bytes;
     let from = ("used in /proc/swaps", used);
-    let to = ("written at least", used.saturating_sub(zswapped));
+    let to = ("on the drive, at least", used.saturating_sub(zswapped));
     difference(&swap.area.name(), from, to, vec![in_zswap(zswapped)])
 }

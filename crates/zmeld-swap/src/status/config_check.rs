@@ -221,14 +221,8 @@ fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
 }
 
 fn no_group(key: &str, so: &str, why: String) -> Finding {
-    // Other tools match processes by a regular expression.
-    let remedy = match why.contains(['^', '|', '(', '$']) {
-        true => {
-            "name one that is there, such as nginx.service, or remove it: patterns of processes \
-             are no names of groups"
-        }
-        false => "name one that is there, or remove it",
-    };
+    let remedy = "name one that is there (systemd-cgls lists them), such as nginx.service, or \
+                  remove it: names and patterns of programs are no names of groups";
     let found = Finding::of_machine(key, so, why, remedy);
     Finding {
         severity: Severity::Warning,

@@ -322,11 +322,12 @@ fn pressure(status: &Status) -> Section {
         )),
     }
     let activity = &now.activity;
-    let pages = |pages: Option<u64>| pages.map_or("unknown".to_owned(), count);
+    let of_pages = |pages: u64| bytes(pages.saturating_mul(now.page_size));
+    let pages = |pages: Option<u64>| pages.map_or("unknown".to_owned(), of_pages);
     values.push((
         "swapped since boot",
         format!(
-            "{} pages in, {} out",
+            "{} in, {} out",
             pages(activity.pages_in()),
             pages(activity.pages_out())
         ),

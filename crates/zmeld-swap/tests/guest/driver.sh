@@ -64,4 +64,11 @@ ok "down" zmeld down
 same "the machine is as it was" "$before" \
 	"$(cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/vm/page-cluster; ls /sys/block)"
 ok "the module can be unloaded" module_unload
+
+# What is loaded counts where the kernel loads nothing more.
+modprobe zmeld num_devices=0
+echo 1 >/proc/sys/kernel/modules_disabled
+ok "up without loading" zmeld up --tier zmeld --size 60% --codec lz4 --no-scan
+ok "it is zmeld's device" grep -q "^/dev/zmeld" /proc/swaps
+ok "down" zmeld down
 end

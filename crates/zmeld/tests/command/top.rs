@@ -263,7 +263,7 @@ fn what_is_on_the_screen_is_what_status_says() {
         let saves = format!("{pages} of pages into ");
         let compressed = lines_of(&all[..last], "compressed");
         assert!(
-            compressed.contains(&saves) && compressed.contains(", which saves "),
+            compressed.contains(&saves) && compressed.contains(", saves "),
             "{saves}: {all:#?}"
         );
         assert!(!lines_of(&all, "zswap").contains(is_bar), "{all:#?}");

@@ -97,27 +97,51 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         "All of this is set up: zmeld up would change nothing.".to_owned()
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
-        let left = steps.filter(|planned| planned.is_open()).count();
+        let mut open = steps.filter(|planned| planned.is_open());
+        let left = open.clone().count();
         let what = match gain_words(body) {
             Some(gain) => format!("zmeld up would {gain}. It would"),
             None => "zmeld up would".to_owned(),
         };
         let steps = match plan.undone.len() {
-            0 if left == 1 => "take 1 step; zmeld down takes it back.".to_owned(),
+            0 if left == 1 => {
+                let only = open.next().map(|planned| planned.step.words());
+                let only = only.unwrap_or_default();
+                format!("take 1 step: {only}; zmeld down takes it back.")
+            }
             0 => format!("take {left} steps; zmeld down takes them back."),
             1 => format!("take back 1 step and take {left}."),
             undone => format!("take back {undone} steps and take {left}."),
         };
-        format!("{what} {steps}")
+        let guard = match plan.config.watch.guard {
+            Some(_) => format!(
+                " zmeld enable{} starts the guard, too.",
+                profile_asked(body)
+            ),
+            None => String::new(),
+        };
+        format!("{what} {steps}{guard}")
     }
+}
+
+/// The profile as it was asked for.
+fn profile_asked(body: &PlanBody<'_>) -> String {
+    let name = body.profile_asked.map(Named::name);
+    name.map_or(String::new(), |name| format!(" --profile {name}"))
+}
+
+/// Whether some of a tier is there already.
+fn is_begun(plan: &Plan) -> bool {
+    let mut tiers = plan
+        .groups
+        .iter()
+        .filter(|group| PlanPart::is_tier(&group.name));
+    tiers.any(|group| group.steps.iter().any(|step| step.done))
 }
 
 /// The compressed swap that would be set up and its gain; none where some of it is there already.
 fn gain_words(body: &PlanBody<'_>) -> Option<String> {
-    let mut groups = body.plan.groups.iter();
-    if groups
-        .any(|group| PlanPart::is_tier(&group.name) && group.steps.iter().any(|step| step.done))
-    {
+    if is_begun(body.plan) {
         return None;
     }
     let (what, gains, is_measured) = match body.recommendation {
@@ -189,10 +213,13 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     };
     let mut section = Section::new("What it comes to");
     let text = match (&recommendation.sizing, &recommendation.pool) {
+        _ if is_begun(body.plan) => {
+            "some of it is there already: zmeld status says what that gains".to_owned()
+        }
         (Some(sizing), _) => sizing.words(),
         (None, pool) => pool.as_ref()?.words(),
     };
-    if let Some(why) = &body.unmeasured {
+    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun(body.plan)) {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
@@ -292,8 +319,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = section.into_iter().fold(document, Document::section);
     }
     let mut configuration = Section::new(&refused_title("Configuration")).code(body.toml);
-    let profile = body.profile_asked.map(Named::name);
-    let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
+    let profile = profile_asked(body);
     let is_ahead = !body.done && plan.refuse().is_ok();
     if body.recommendation.is_some() && is_ahead {
         // zswap has neither a codec that is measured nor a size.
@@ -310,10 +336,6 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
              goes by that file.",
             body.options
         );
-        configuration = configuration.advice(Tone::Neutral, text);
-    }
-    if plan.config.watch.guard.is_some() && is_ahead {
-        let text = format!("zmeld enable{profile} starts the guard; zmeld up does not.");
         configuration = configuration.advice(Tone::Neutral, text);
     }
     if let Some(hint) = &body.profile_hint {

@@ -432,7 +432,9 @@ fn body(look: &Look, width: usize) -> Document {
         false => section.table(tiers),
     });
     let document = match look.groups.as_deref() {
-        None | Some([]) => document,
+        None => document,
+        Some([]) if look.status.observation.memory.swap_used_bytes() == 0 => document,
+        Some([]) => document.section(Section::new("").paragraph("No process has pages in swap.")),
         Some(groups) => document.section(Section::new("").table(look.whose(groups))),
     };
     let document = match look.status.findings.is_empty() {
@@ -491,6 +493,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
     if let Some(compressed) = page::compressed(&look.status, "") {
+        let compressed = compressed.replace("which saves", "saves");
         lines.push(cut(&format!("{:NAME$}{compressed}", "compressed")));
     }
     let waiting = match now.pressure {
