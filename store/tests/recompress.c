@@ -251,10 +251,19 @@ static void try_share_beneath_a_harder_codec(void)
 /* The limit takes the largest; sizes below the smallest are left alone. */
 static void try_limits(void)
 {
+	const struct zm_recompress_options refused[] = {
+		{ .priority = HARDER, .which = ZM_PICK_INCOMPRESSIBLE },
+		{ .priority = HARDER, .size_min = ZM_PAGE_SIZE + 1 },
+		{ .priority = HARDER + 1 },
+		{ .priority = ZM_PRIORITIES },
+		{ .priority = 0 },
+	};
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
 	struct zm_recompress_result result;
 	u64 i;
 
+	for (i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		EXPECT(zm_recompress_run(store, &refused[i], &result) == -EINVAL);
 	for (i = 0; i < 12; i++)
 		put(store, i, i % 2 ? text(i) : 2 + 8 * i);
 	result = recompress(store, 0, 0, 6);
@@ -348,10 +357,12 @@ static void try_idle(void)
 		put(store, i, text(i / 2));
 	put(store, 4, text(9));
 	put(store, 5, text(10));
+	put(store, 6, text(11));
 	EXPECT(test_meld(store).pages_melded == 2);
 	seconds_ahead += 2;
 	expect(store, 1, text(0));
 	expect(store, 4, text(9));
+	expect(store, 6, text(11));
 	EXPECT(!zm_idle_mark(store, 2, 0));
 	for (i = 0; i < 6; i++)
 		EXPECT(test_info(store, i).idle == (i != 1 && i != 4));
@@ -362,6 +373,7 @@ static void try_idle(void)
 	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 2);
 	EXPECT(test_info(store, 2).priority == HARDER && test_info(store, 5).priority == HARDER);
 	EXPECT(!test_info(store, 0).priority && !test_info(store, 4).priority);
+	EXPECT(!test_info(store, 6).priority);
 	EXPECT(!test_info(store, 2).idle && !test_info(store, 5).idle);
 	EXPECT(!zm_idle_mark(store, 0, 0));
 	EXPECT(!disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false));
@@ -699,6 +711,15 @@ static void try_damage(void)
 	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
 	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
 	expect(store, 1, text(2));
+	/* A share is tried for each of its slots. */
+	put(store, 2, text(3));
+	put(store, 3, text(3));
+	EXPECT(test_meld(store).pages_melded == 1);
+	lie = true;
+	EXPECT(recompress(store, 0, 0, 0).pages_damaged == 2);
+	lie = false;
+	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+	EXPECT(test_info(store, 2).priority == HARDER);
 	close_store(store);
 }
 

@@ -72,17 +72,21 @@ static struct zm_store *open_store(void)
 
 static void no_such_slot(struct zm_store *store)
 {
+	static const u64 none[] = { SLOTS, SLOTS + 1, ~0ull };
 	struct zm_writeback wb;
 	struct zm_slot_info info;
 	u8 page[ZM_PAGE_SIZE];
+	u32 i;
 
 	page_make(page, 4);
-	EXPECT(zm_page_write(store, SLOTS, page) == -EINVAL);
-	EXPECT(zm_page_read(store, SLOTS, page) == -EINVAL);
-	EXPECT(zm_writeback_begin(store, SLOTS, 0, false, &wb, page) ==
-	       -EINVAL);
-	EXPECT(zm_slot_info(store, SLOTS, &info) == -EINVAL);
-	zm_page_discard(store, SLOTS);
+	for (i = 0; i < sizeof(none) / sizeof(*none); i++) {
+		EXPECT(zm_page_write(store, none[i], page) == -EINVAL);
+		EXPECT(zm_page_read(store, none[i], page) == -EINVAL);
+		EXPECT(zm_writeback_begin(store, none[i], 0, false, &wb,
+					  page) == -EINVAL);
+		EXPECT(zm_slot_info(store, none[i], &info) == -EINVAL);
+		zm_page_discard(store, none[i]);
+	}
 	EXPECT(zm_meld_mode_set(store, ZM_MELD_INLINE + 1) == -EINVAL);
 	EXPECT(zm_backing_attach(store, 0) == -EINVAL);
 	EXPECT(zm_backing_attach(store, ZM_BLOCKS_MAX + 1) == -EINVAL);
