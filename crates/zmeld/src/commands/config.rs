@@ -309,7 +309,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     if imported.config.tiers.is_empty() {
         let which = match imported.left.is_empty() {
             true => "no file that zmeld reads here sets up swap",
-            false => "nothing of it sets up swap on this machine",
+            false => "nothing of it sets up swap on this machine (--root DIR reads another's)",
         };
         bail!("nothing to take over: {which}");
     }

@@ -315,7 +315,7 @@ fn is_of_another_machine(
     match is_more {
         true => into.left(
             line,
-            &format!("this machine has more RAM, so there is no {name} (--root DIR: another's)"),
+            &format!("this machine has more RAM, so there is no {name}"),
         ),
         false => into.left(line, "this machine has less RAM; the condition is dropped"),
     }
