@@ -308,6 +308,10 @@ static void try_early_stop(void)
 	options.stops_seen = zm_pass_stops(store);
 	if (zm_meld_run(store, &options, &result) || result.stopped)
 		DIE("a pass was stopped by an old stop");
+	harder.stops_seen = zm_pass_stops(store);
+	if (zm_recompress_run(store, &harder, &recompressed) ||
+	    recompressed.stopped)
+		DIE("recompression was stopped by an old stop");
 	options.stops_seen = 0;
 	if (zm_meld_run(store, &options, &result) || result.stopped)
 		DIE("a pass was stopped by an old stop");

@@ -239,7 +239,8 @@ static void try_share_beneath_a_harder_codec(void)
 	EXPECT(test_info(store, 0).sharers == 10);
 	for (i = 0; i < 2; i++) {
 		EXPECT(!zm_recompress_run(store, &options, &result));
-		EXPECT(result.pages_tried == tried[i]);
+		EXPECT(result.pages_tried == tried[i] &&
+		       !result.pages_incompressible);
 	}
 	EXPECT(!test_info(store, 0).incompressible);
 	options.priority = 2;
@@ -322,6 +323,9 @@ static void try_memory_limit(void)
 	EXPECT(!zm_idle_mark(store, 0, 0));
 	for (i = 0; i < 4000; i += 2)
 		EXPECT(!zm_page_read(store, i, page));
+	/* No sum with so high a limit is too low. */
+	zm_store_limit_set(store, 0xf0f0f0f0f0f0f0f1ull);
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 20).pages_recompressed);
 	zm_store_stats(store, &before);
 	zm_store_limit_set(store, before.memory_used);
 	/* Above the limit nothing is left to give back. */
