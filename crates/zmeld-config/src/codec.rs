@@ -76,8 +76,15 @@ impl Codec {
             let text = match parameter.split_once('=') {
                 Some(("level", level)) => format!("{name}:{level}"),
                 Some(("dict", path)) => format!("{name}:dict={path}"),
+                Some(("type" | "threshold" | "max_pages", _)) => {
+                    left(format!(
+                        "{parameter:?} is left out: a rule for pages, not a parameter of {name}, \
+                         stands in parentheses of its own"
+                    ));
+                    continue;
+                }
                 _ => {
-                    left(format!("parameter {parameter:?} of {name}"));
+                    left(format!("parameter {parameter:?} of {name} is left out"));
                     continue;
                 }
             };

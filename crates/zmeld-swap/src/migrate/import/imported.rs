@@ -227,7 +227,7 @@ impl SwapOptions<'_> {
             into.left(line, &format!("option {option:?}: {why}"));
         }
         for option in &self.others {
-            into.left(line, &format!("option {option:?}"));
+            into.left(line, &format!("option {option:?} is left out"));
         }
     }
 }

@@ -78,7 +78,7 @@ pub fn import_file(file: &Path, ram_bytes: u64) -> Result<Option<Imported>, Host
     for (key, comment) in &mut imported.comments {
         // Its head has commands for the machine of the file, too.
         let before_it = match key.is_empty() {
-            true => &[" from ", "\n- "][..],
+            true => &["settings of ", "\n- "][..],
             false => &[""],
         };
         for before in before_it {

@@ -29,6 +29,9 @@ const SWAP_MIN: u64 = 40 << 10;
 /// For so many bytes of a device zram takes at least one byte of RAM at once.
 const BYTES_PER_BYTE: u64 = 256;
 
+/// Of a rule for its second codecs.
+const NEVER_RECOMPRESSES: &str = "zram-generator never recompresses; zmeld watch does by this rule";
+
 /// The line for which zram-generator makes no device at all, and what is wrong with it.
 type Refused = (SourceLine, String);
 
@@ -534,7 +537,7 @@ fn codecs(
             (4.., Some(_)) => into.left(line, "zram takes 3 more codecs; the others are dropped"),
             (_, Some(codec)) => {
                 if !parameters.is_empty() {
-                    let what = "zram-generator sets levels and dictionaries of these too late";
+                    let what = "a level or dictionary of these has no effect with zram-generator";
                     comment = Some(("recompress", what.to_owned()));
                 }
                 device.recompress.push(codec);
@@ -544,7 +547,7 @@ fn codecs(
     }
     match rule {
         Some(_) if device.recompress.is_empty() => {
-            into.left(line, "there is no codec to compress again with");
+            into.left(line, "there is no second codec to recompress with");
         }
         Some(parameters) => {
             recompression(parameters, line, into);
@@ -555,7 +558,7 @@ fn codecs(
         into.config.watch.recompress = Some(RecompressRule::default());
         into.comments.insert(
             "watch.recompress".to_owned(),
-            "The kernel compresses nothing again by itself.".to_owned(),
+            format!("{NEVER_RECOMPRESSES}, with its defaults"),
         );
     }
     comment
@@ -579,12 +582,12 @@ fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
             Some(("max_pages", pages)) if pages.parse().is_ok_and(|pages: u64| pages > 0) => {
                 rule.max_pages = pages.parse().ok();
             }
-            _ => into.left(line, &format!("parameter {parameter:?} of recompression")),
+            _ => into.left(line, &format!("parameter {parameter:?} of recompression is left out")),
         }
     }
     into.config.watch.recompress = Some(rule);
     into.comments.insert(
         "watch.recompress".to_owned(),
-        remark(line, Some("zram-generator does not act on it")),
+        remark(line, Some(NEVER_RECOMPRESSES)),
     );
 }
