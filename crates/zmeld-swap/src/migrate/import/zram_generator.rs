@@ -582,7 +582,10 @@ fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
             Some(("max_pages", pages)) if pages.parse().is_ok_and(|pages: u64| pages > 0) => {
                 rule.max_pages = pages.parse().ok();
             }
-            _ => into.left(line, &format!("parameter {parameter:?} of recompression is left out")),
+            _ => into.left(
+                line,
+                &format!("parameter {parameter:?} of recompression is left out"),
+            ),
         }
     }
     into.config.watch.recompress = Some(rule);
