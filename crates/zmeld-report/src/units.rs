@@ -79,7 +79,7 @@ impl Unit {
         }
     }
 
-    /// A value with its interval: `2.31x ± 0.02` when both sides are alike, `2.31x (2.28 to 2.40)` when not.
+    /// A value with its interval: `2.31 ± 0.02x` when both sides are alike, `2.31x (2.28 to 2.40)` when not.
     pub fn format_estimate(self, estimate: Estimate) -> String {
         let Estimate { value, low, high } = estimate;
         if !(value.is_finite() && low.is_finite() && high.is_finite()) {
@@ -93,11 +93,7 @@ impl Unit {
             if half < IN_ROUNDING * value.abs() {
                 return self.format(estimate.value);
             }
-            let text = uncertain(value, half);
-            return match (self, text.split_once(' ')) {
-                (Unit::Ratio, Some((value, rest))) => format!("{value}{suffix} {rest}"),
-                _ => format!("{text}{suffix}"),
-            };
+            return format!("{}{suffix}", uncertain(value, half));
         }
         let decimals =
             uncertain_decimals(below.abs().min(above.abs()).max((high - low).abs() / 10.0));

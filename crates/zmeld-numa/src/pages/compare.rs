@@ -64,7 +64,8 @@ fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
     let share = remote_ms / all_ms;
     let judged = match share {
         share if share > NEXT_TO_NOTHING => {
-            ": a policy can save about as much; more comes of a schedule that happens to be better"
+            ": no policy can save more of it. Total time lasts until the last process ends; it can \
+             change by more, since processes then run in another order"
         }
         share if share > 0.0 => ": next to nothing, and so is all that a policy can save",
         _ => return String::new(),
@@ -170,14 +171,15 @@ fn policies_table(
     );
     table.note(
         "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair. \
-         Slowdown: a process's time over that which it takes alone with all memory local.",
+         Slowdown: a process's time over that which it takes alone with all memory local; the mean \
+         of all processes, which differs widely as some short ones wait long.",
     );
     table
 }
 
 fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
     let policies = &scenario.policies;
-    zmeld_report::table!("Where time goes, summed over processes", for &policy in policies,
+    let mut table = zmeld_report::table!("Where time goes, summed over processes", for &policy in policies,
         where {
             let lost = |to: &str| {
                 let mean = runs.mean(policy, &format!("stall_{to}_ms"));
@@ -189,8 +191,13 @@ fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
         Column::seconds("faults") => lost("fault"),
         Column::seconds("own copies") => lost("copy"),
         Column::seconds("page tables") => lost("scan"),
-        Column::seconds("held back") => lost("held_back"),
-    )
+        Column::seconds("others' copies") => lost("held_back"),
+    );
+    table.note(
+        "Remote: what accesses to other nodes take beyond local ones. Own copies, others' copies: \
+         a process waits while pages of its own, or of another process, are copied.",
+    );
+    table
 }
 
 /// Policies less than this share of total time apart tie.
@@ -273,7 +280,7 @@ mod tests {
             ),
             (
                 "processes = 90\nrun_time_ms = 1000\naccess_share = 0.9\nreuse_share = 0.9",
-                "of the processes' run time: a policy can save about as much; more comes of",
+                "of the processes' run time: no policy can save more of it. Total time lasts",
             ),
             ("", "384 processes of 50 KB"),
             (

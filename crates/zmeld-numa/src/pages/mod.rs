@@ -26,8 +26,8 @@ pub(crate) fn cell(interval: Interval) -> Cell {
 pub(crate) fn simulated(load: &str) -> String {
     format!(
         "For research: it does not tell whether to set kernel.numa_balancing on a machine. A \
-         simulation of published page-migration policies, with a scheduler after Linux 2.6 and \
-         {load}; no memory of this machine is moved."
+         simulation of published page-migration policies, with a scheduler modelled on that of \
+         Linux 2.6 and {load}; no memory of this machine is moved."
     )
 }
 

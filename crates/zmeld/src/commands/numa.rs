@@ -47,9 +47,9 @@ Names for --set: docs/numa.md; zmeld numa reproduce --print-scenario has most.";
 
 /// Simulate published NUMA page-migration policies, for research
 ///
-/// Simulates rules for moving pages between nodes, with many small processes and a scheduler after
-/// Linux 2.6. It reads no load, changes nothing, and does not tell which setting suits a machine:
-/// for that, time its load with kernel.numa_balancing=0 and with 1.
+/// Simulates rules for moving pages between nodes, with many small processes and a scheduler
+/// modelled on that of Linux 2.6. It reads no load, changes nothing, and does not tell which
+/// setting suits a machine: for that, time its load with kernel.numa_balancing=0 and with 1.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct NumaArgs {
