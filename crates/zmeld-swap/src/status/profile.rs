@@ -209,8 +209,8 @@ impl Profile {
             });
         }
         if self == Profile::Desktop {
-            let why =
-                "where memory is nearly gone, a process of who holds most ends, not the session";
+            let why = "when memory runs out, a program of the largest user or group is ended, not \
+                       the session";
             say("watch.guard", why);
             config.watch.guard = Some(GuardRule::default());
         }
