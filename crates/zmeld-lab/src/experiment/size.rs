@@ -66,6 +66,10 @@ impl Lab<'_> {
         self.others_swap(&search.recipe)?;
         let mut first_s = None;
         if search.peak_bytes == 0 {
+            (self.listener)(Event::Note(
+                "a first run without a limit tells how many runs follow, some 30 for each variant, \
+                 and how long they take; --budget TIME ends them sooner",
+            ));
             first_s = self.look_at_workload(search)?;
             if first_s.is_none() {
                 return Ok(());

@@ -101,6 +101,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     assert!(zram["least"]["store_bytes"].as_u64().unwrap() > 0);
     let of_842 = variant(&found, "zram 842");
     assert!(of_842["left_out"].is_string() || least(of_842) > 0);
+    assert!(said.contains("--budget TIME"), "{said}");
     assert!(
         said.contains(" variants, some ") && said.contains(" runs in all, "),
         "{said}"

@@ -567,7 +567,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
              what it needs beside root. All run without zmeld.ko; its variants are left \
              out then, and melding compares nothing. For a program of your own that ends by \
              itself: zmeld bench size -- PROGRAM, some 30 runs of it for each variant of the recipe \
-             size; the first run tells how many in all, and how long.",
+             size; the first run tells how many in all, and how long; --budget TIME ends them sooner.",
         ).paragraph(
             "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",
         ))
