@@ -272,6 +272,10 @@ static void try_limits(void)
 	for (i = 0; i < 12; i++)
 		EXPECT(test_info(store, i).priority == (i % 2 ? HARDER : 0));
 	EXPECT(!recompress(store, 0, 1000, 0).pages_tried);
+	for (i = 10; i < 14; i++)
+		put(store, i, text(i));
+	EXPECT(!recompress(store, 0, ZM_PAGE_SIZE, 3).pages_tried);
+	EXPECT(recompress(store, 0, 0, 0).pages_recompressed >= 4);
 	put(store, 20, text(20));
 	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
 	put(store, 20, text(20));
@@ -466,6 +470,10 @@ static void try_idle_shares(void)
 	put(store, 0, raw(1));
 	put(store, 1, raw(1));
 	expect_awake(store, recompress_in_vain, 1);
+	/* Found to be what is written, it shares with nobody, and is as it was. */
+	put(store, 5, text(5));
+	put(store, 5, text(5));
+	EXPECT(!test_info(store, 5).sharers && !test_info(store, 5).incompressible);
 	close_store(store);
 }
 
