@@ -221,8 +221,7 @@ fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
 }
 
 fn no_group(key: &str, so: &str, why: String) -> Finding {
-    let remedy = "name one that is there (systemd-cgls lists them), such as nginx.service, or \
-                  remove it: names and patterns of programs are no names of groups";
+    let remedy = "name a group that is there (systemd-cgls lists them), no program, or remove it";
     let found = Finding::of_machine(key, so, why, remedy);
     Finding {
         severity: Severity::Warning,

@@ -129,7 +129,7 @@ fn lead(status: &Status) -> String {
     if now.swaps.is_empty() {
         return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
     }
-    let saved = compressed(status, " are compressed");
+    let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));
     let room = headroom(&status.headroom, behind_zswap(now));
     let leaving = match now.is_switching_off() {
@@ -143,11 +143,11 @@ fn lead(status: &Status) -> String {
     format!("{ram}{saved}.{leaving} {room}")
 }
 
-/// What compression in RAM saves, with `how` behind the pages; none where no page is compressed.
-pub fn compressed(status: &Status, how: &str) -> Option<String> {
+/// What compression in RAM saves, in the words `are` and `saves`; none where no page is compressed.
+pub fn compressed(status: &Status, are: &str, saves: &str) -> Option<String> {
     let in_ram = status.accounting.compressed_pages_bytes;
     let taken = status.accounting.compression_bytes;
-    let pages = format!("{} of pages{how}", bytes(in_ram));
+    let pages = bytes(in_ram) + are;
     if in_ram == 0 {
         return None;
     }
@@ -169,7 +169,7 @@ pub fn compressed(status: &Status, how: &str) -> Option<String> {
         saved => bytes(saved),
     };
     Some(format!(
-        "{pages} into {}{tables}, which saves {saved}",
+        "{pages} into {}{tables}, {saves} {saved}",
         bytes(pools)
     ))
 }

@@ -492,8 +492,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         severities.any(is_grave),
         named("findings", "", &findings.collect::<Vec<_>>()),
     ));
-    if let Some(compressed) = page::compressed(&look.status, "") {
-        let compressed = compressed.replace("which saves", "saves");
+    if let Some(compressed) = page::compressed(&look.status, "", "saves") {
         lines.push(cut(&format!("{:NAME$}{compressed}", "compressed")));
     }
     let waiting = match now.pressure {
