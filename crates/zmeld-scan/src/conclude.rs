@@ -2,6 +2,7 @@
 
 use crate::memory::{Coldness, Skipped, Visit};
 use zmeld_config::advice::size;
+use zmeld_config::RamDriver;
 use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;
@@ -115,8 +116,8 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
     let melded = stored * melded_at_scale / at_scale.max(1.0);
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;
-        let gained = size::gained(disksize, stored, page);
-        let melded_gained = size::gained(disksize, melded, page);
+        let gained = size::gained(RamDriver::Zram, disksize, stored, page);
+        let melded_gained = size::gained(RamDriver::Zmeld, disksize, melded, page);
         Gain {
             disksize_percent: percent,
             disksize_bytes: disksize,

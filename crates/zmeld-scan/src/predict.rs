@@ -184,10 +184,22 @@ pub(crate) fn half_width(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_store::ChainRule;
+    use zmeld_config::RamDriver;
+    use zmeld_store::{ChainRule, Codec, MeldMode, Store};
 
     fn geometry() -> Geometry {
         Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_as_large_as_the_stores() {
+        let codec = Codec::new("lz4", None).unwrap();
+        let metadata = |pages| {
+            let store = Store::new(pages, MeldMode::Manual, &codec).unwrap();
+            store.stats().memory_metadata
+        };
+        let table = metadata(1 << 15) - metadata(1 << 14);
+        assert_eq!(table, RamDriver::Zmeld.slot_bytes() << 14);
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub struct CodecResult {
     pub gains: Vec<Gain>,
 }
 
-/// A device of one size, full of pages like these.
+/// A zram device of one size, full of pages like these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Gain {
     /// Disk size in percent of RAM.
@@ -142,7 +142,7 @@ pub struct Gain {
     pub memory_bytes: u64,
     /// RAM gained when it is full; negative where it costs more than it gives.
     pub gained_bytes: i64,
-    /// The same with melding.
+    /// The same of a zmeld device, with melding.
     pub melded_gained_bytes: i64,
     /// Memory of the machine in all before it runs out: RAM plus the gain.
     pub holds_bytes: i64,

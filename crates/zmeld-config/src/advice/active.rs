@@ -8,13 +8,18 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
+use crate::tier::RamDriver;
+
 /// An active swap area, and what a compressed device in RAM says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ActiveSwap {
     /// Its line in `/proc/swaps`.
     #[serde(flatten)]
     pub area: SwapArea,
-    /// Its codec, where it is a compressed device in RAM.
+    /// Its driver, where it is a compressed device in RAM.
+    #[serde(skip)]
+    pub driver: RamDriver,
+    /// Its codec, where it is such a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
     /// Limit of its pool; 0: none.
@@ -33,6 +38,7 @@ impl ActiveSwap {
         };
         if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
             let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
+            swap.driver = RamDriver::of(host, name);
             let codecs = text("comp_algorithm")?;
             swap.codec = codecs.as_deref().and_then(chosen).map(str::to_owned);
             swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));

@@ -295,13 +295,13 @@ pub fn recommend(facts: &Facts, choice: &Choice) -> Recommendation {
     let measured = &facts.measured;
     // zswap takes the codecs of the crypto interface, which nobody asked.
     let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
-    let sizing = in_ram.then(|| {
+    let sizing = kind.driver().map(|driver| {
         let is_it = asked_codec.is_none() || asked_codec.as_deref() == measured.codec();
         let basis = measured.basis().filter(|_| is_it);
         let (ram_bytes, page_size) = (machine.ram_bytes, facts.page_size);
         match choice.size.map(|size| size.bytes(ram_bytes)) {
-            Some(bytes) => Sizing::of_size(bytes, ram_bytes, page_size, basis),
-            None => Sizing::advised(ram_bytes, page_size, basis),
+            Some(bytes) => Sizing::of_size(driver, bytes, ram_bytes, page_size, basis),
+            None => Sizing::advised(driver, ram_bytes, page_size, basis),
         }
     });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());

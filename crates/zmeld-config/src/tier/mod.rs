@@ -144,9 +144,18 @@ impl TierKind {
         Named::name(self)
     }
 
+    /// Its driver, where it is a device in RAM.
+    pub fn driver(self) -> Option<RamDriver> {
+        match self {
+            TierKind::Zram => Some(RamDriver::Zram),
+            TierKind::Zmeld => Some(RamDriver::Zmeld),
+            TierKind::Zswap | TierKind::Disk => None,
+        }
+    }
+
     /// Whether it is a device in RAM.
     pub fn is_in_ram(self) -> bool {
-        matches!(self, TierKind::Zram | TierKind::Zmeld)
+        self.driver().is_some()
     }
 
     /// Whether it is a cache in front of swap areas.

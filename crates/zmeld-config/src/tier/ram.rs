@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use zmeld_linux::amount::{bare, Bytes, Percent, Span, BARE_MIN};
-use zmeld_linux::text_form;
+use zmeld_linux::{text_form, Host};
 
 use super::swap::{Place, TIMEOUT};
 use crate::check::Check;
@@ -21,7 +21,6 @@ use crate::location::Location;
 pub struct RamDevice {
     /// Which driver: the tier's kind says it.
     #[serde(rename = "kind")]
-    #[default(RamDriver::Zram)]
     pub driver: RamDriver,
     /// How many bytes of pages it takes, before compression (`disksize`).
     #[default(Size::percent(50))]
@@ -41,10 +40,13 @@ pub struct RamDevice {
 }
 
 /// The driver of a RAM device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum RamDriver {
     /// The kernel's zram.
+    #[default]
     Zram,
     /// zmeld.ko: zram's interface with melding.
     Zmeld,
@@ -56,6 +58,23 @@ impl RamDriver {
         match self {
             RamDriver::Zram => "zram",
             RamDriver::Zmeld => "zmeld",
+        }
+    }
+
+    /// That of a device: zmeld's, under its own name or under zram's, has `meld_stat`.
+    pub fn of(host: &Host, device: &str) -> RamDriver {
+        match host.exists(format!("/sys/block/{device}/meld_stat")) {
+            true => RamDriver::Zmeld,
+            false => RamDriver::Zram,
+        }
+    }
+
+    /// Bytes of table that it keeps for each page of a device's size: a slot of 16, and zmeld
+    /// when it was last accessed.
+    pub fn slot_bytes(self) -> u64 {
+        match self {
+            RamDriver::Zram => 16,
+            RamDriver::Zmeld => 16 + 4,
         }
     }
 

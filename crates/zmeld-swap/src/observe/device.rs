@@ -20,7 +20,7 @@ use super::reader::Reader;
 pub struct Device {
     /// Its name, `zram0`.
     pub name: String,
-    /// Its driver: zmeld, under its own name or under zram's, has `meld_stat`.
+    /// Its driver.
     pub driver: RamDriver,
     /// Whether it has been given a size.
     pub initialised: bool,
@@ -204,7 +204,7 @@ impl Device {
     /// Size of the table of slots, beside `memory_used_bytes`.
     pub fn metadata_bytes(&self, page_size: u64) -> u64 {
         match self.initialised {
-            true => table_bytes(self.size_bytes, page_size),
+            true => table_bytes(self.driver, self.size_bytes, page_size),
             false => 0,
         }
     }
@@ -220,10 +220,7 @@ impl Device {
         let held = stat(reader, &at("mm_stat"), MmStat::parse);
         Device {
             name: name.to_owned(),
-            driver: match melding {
-                Some(_) => RamDriver::Zmeld,
-                None => RamDriver::Zram,
-            },
+            driver: RamDriver::of(reader.host(), name),
             initialised,
             size_bytes: reader.number(&at("disksize")).unwrap_or(0),
             codec: chosen(&codecs).unwrap_or_default().to_owned(),

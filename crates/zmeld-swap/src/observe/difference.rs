@@ -171,9 +171,10 @@ impl Observation {
                 device.name
             ),
             format!(
-                "{} are the table of slots, 16 bytes a page of the disk size, which mm_stat \
+                "{} are the table of slots, {} bytes a page of the disk size, which mm_stat \
                  does not count",
-                units::bytes(metadata)
+                units::bytes(metadata),
+                device.driver.slot_bytes()
             ),
         ];
         let from = ("compressed", held.compressed_bytes);

@@ -167,7 +167,8 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
                     let limit = device.memory_limit;
                     let limit = limit.map_or(u64::MAX, |it| it.bytes(ram));
                     coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
-                    coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
+                    let page_size = rustix::param::page_size() as u64;
+                    coming.tables_bytes += table_bytes(device.driver, size, page_size);
                 }
                 Kind::Zswap(_) => {}
                 // How large a drive is shows when it is on.

@@ -169,7 +169,7 @@ impl Planner<'_> {
     fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
         let ram = self.machine.ram_bytes;
         let size = device.size.bytes(ram);
-        let table = table_bytes(size, rustix::param::page_size() as u64);
+        let table = table_bytes(device.driver, size, rustix::param::page_size() as u64);
         refuse_absurd(size, table, ram)?;
         refuse_tiny(size)?;
         if let Some(limit) = device.memory_limit.map(|it| it.bytes(ram)) {

@@ -192,7 +192,8 @@ fn conflict(
             let limit = device.memory_limit.map_or(0, |it| it.bytes(ram_bytes));
             let size = device.size.bytes(ram_bytes);
             let page_size = rustix::param::page_size() as u64;
-            let place = CompressedPlace::device(i32::from(priority), size, limit, page_size);
+            let priority = i32::from(priority);
+            let place = CompressedPlace::device(device.driver, priority, size, limit, page_size);
             Some((FindingId::SecondDevice, Some(place)))
         }
         Kind::Zswap(_) => Some((FindingId::ZramWithZswap, None)),

@@ -58,7 +58,8 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let ram = view.now.memory.total_bytes;
     let place = |(swap, device): &(&Swap, &Device)| {
         let limit = device.held.unwrap_or_default().limit_bytes;
-        CompressedPlace::device(swap.area.priority, device.size_bytes, limit, page_size)
+        let (priority, size) = (swap.area.priority, device.size_bytes);
+        CompressedPlace::device(device.driver, priority, size, limit, page_size)
     };
     let (own, others): (Vec<_>, Vec<_>) =
         view.compressed().partition(|(swap, _)| view.is_own(swap));

@@ -186,7 +186,7 @@ fn sizings_as_written<'b>(body: &'b PlanBody<'_>) -> impl Iterator<Item = (&'b T
         let limit = device
             .memory_limit
             .map_or(u64::MAX, |limit| limit.bytes(ram));
-        let sizing = Sizing::limited(size, limit, ram, page_size, None);
+        let sizing = Sizing::limited(device.driver, size, limit, ram, page_size, None);
         (tier, sizing)
     })
 }
