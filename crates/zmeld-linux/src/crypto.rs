@@ -1,7 +1,7 @@
 //! Compressors of the kernel's crypto interface, from which zswap takes its own.
 
 use crate::modules::is_loadable;
-use crate::{Host, HostError};
+use crate::{Host, HostError, KernelVersion};
 
 /// The codec that `zword-dkms` brings.
 pub const ZWORD: &str = "zword";
@@ -15,14 +15,17 @@ pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, H
     is_loadable(host, kernel, &format!("crypto-{wanted}"))
 }
 
-/// Whether a zram device takes a codec that it does not list: up to Linux 6.11, which had no
-/// parameters of codecs yet, zram asks the crypto interface for any name.
-pub fn takes_unlisted(host: &Host, device: &str, codec: &str) -> Result<bool, HostError> {
-    if host.exists(format!("/sys/block/{device}/algorithm_params")) {
-        return Ok(false);
-    }
+/// Whether zram takes a codec that its devices do not list: up to Linux 6.11, which had no
+/// parameters of codecs yet, it asks the crypto interface for any name. A device shows whether it
+/// has them; without one the kernel's version says it, and an unreadable one is a new one.
+pub fn takes_unlisted(host: &Host, device: Option<&str>, codec: &str) -> Result<bool, HostError> {
     let kernel = host.read_optional("/proc/sys/kernel/osrelease")?;
-    has_compressor(host, &kernel.unwrap_or_default(), codec)
+    let kernel = kernel.unwrap_or_default();
+    let has_parameters = match device {
+        Some(device) => host.exists(format!("/sys/block/{device}/algorithm_params")),
+        None => KernelVersion::parse(&kernel).is_none_or(|it| it >= KernelVersion::new(6, 12)),
+    };
+    Ok(!has_parameters && has_compressor(host, &kernel, codec)?)
 }
 
 /// The names of what compresses, as `/proc/crypto` tells them.

@@ -5,7 +5,6 @@ use zmeld_config::advice::machine::{self, Machine};
 use zmeld_config::advice::ModulePresence;
 use zmeld_linux::compressed::is_on;
 use zmeld_linux::cpuinfo;
-use zmeld_linux::crypto::ZWORD;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
@@ -66,30 +65,5 @@ impl MachineFacts {
             zmeld: facts.zmeld.presence,
             facts,
         }
-    }
-
-    /// Whether the kernel's zram has that codec; `None` where there is no zram to ask.
-    /// No kernel's own zram has zword: without a device that shows it, it is not there.
-    pub fn offers(&self, codec: &str) -> Option<bool> {
-        let is_open = self.zram_codecs.is_empty() && codec != ZWORD;
-        (!is_open).then(|| self.zram_codecs.iter().any(|name| name == codec))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zram_offers_zword_only_where_a_device_shows_it() {
-        let mut machine = MachineFacts::here();
-        machine.zram_codecs = Vec::new();
-        assert_eq!(machine.offers("lz4"), None);
-        assert_eq!(machine.offers("zword"), Some(false));
-        machine.zram_codecs = vec!["lz4".to_owned()];
-        assert_eq!(machine.offers("lz4"), Some(true));
-        assert_eq!(machine.offers("zword"), Some(false));
-        machine.zram_codecs.push("zword".to_owned());
-        assert_eq!(machine.offers("zword"), Some(true));
     }
 }

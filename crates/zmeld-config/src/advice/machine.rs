@@ -58,6 +58,9 @@ pub struct Feature {
     /// The codecs that it offers, as far as a device shows them; empty where
     /// there is no device to ask.
     pub codecs: Vec<String>,
+    /// Whether it is zram and takes zword.
+    #[serde(skip)]
+    pub takes_zword: bool,
     /// The attributes of such a device; empty where there is none to look at.
     #[serde(skip)]
     pub attributes: Vec<String>,
@@ -105,13 +108,13 @@ impl Machine {
         }
     }
 
-    /// Whether the driver of that name has no such codec, as far as one can tell where no device
-    /// shows which it has: from Linux 6.12 on zram takes none that it was not built with.
-    pub fn lacks_codec(&self, driver: &str, codec: &str) -> bool {
-        let there = &self.feature(driver).codecs;
-        match there.is_empty() {
-            true => driver == "zram" && codec == ZWORD && self.kernel_from(6, 12),
-            false => !there.iter().any(|it| it == codec),
+    /// Whether the driver of that name has the codec. None where no device shows which it has; of
+    /// zword, which no kernel's own zram has, it is known even so.
+    pub fn offers(&self, driver: &str, codec: &str) -> Option<bool> {
+        let feature = self.feature(driver);
+        match &feature.codecs[..] {
+            [] => (driver == "zram" && codec == ZWORD).then_some(feature.takes_zword),
+            there => Some(there.iter().any(|it| it == codec)),
         }
     }
 
@@ -191,6 +194,7 @@ impl Feature {
     fn read(host: &Host, driver: &str, dep: Option<&str>) -> Result<Feature, HostError> {
         let mut codecs = Vec::new();
         let mut attributes = Vec::new();
+        let mut device = None;
         for name in host.list("/sys/block")? {
             if !name.starts_with(driver) || !swaps::is_compressed(&name) {
                 continue;
@@ -198,17 +202,21 @@ impl Feature {
             if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
                 codecs = choices(&text);
                 attributes = host.list(format!("/sys/block/{name}"))?;
-                if driver == "zram" && takes_unlisted(host, &name, ZWORD).unwrap_or(false) {
-                    codecs.push(ZWORD.to_owned());
-                }
+                device = Some(name);
                 break;
             }
+        }
+        let takes_zword =
+            driver == "zram" && takes_unlisted(host, device.as_deref(), ZWORD).unwrap_or(false);
+        if takes_zword && device.is_some() {
+            codecs.push(ZWORD.to_owned());
         }
         let presence = ModulePresence::read(host, driver, dep);
         Ok(Feature {
             ready: presence == ModulePresence::Ready,
             presence,
             codecs,
+            takes_zword,
             attributes,
         })
     }
@@ -234,6 +242,30 @@ mod tests {
                 (&format!("{at}/stats/{stat}"), "0"),
             ]);
             assert_eq!(has_large_folios(&host).unwrap(), expected, "{at} {enabled}");
+        }
+    }
+
+    #[test]
+    fn without_a_device_only_of_zword_it_is_known_whether_zram_has_it() {
+        let crypto = ("/proc/crypto", "name : zword\ntype : scomp\n");
+        let device = ("/sys/block/zram0/comp_algorithm", "[lz4] zstd");
+        let new = ("/sys/block/zram0/algorithm_params", "");
+        for (release, files, zword, zstd) in [
+            ("6.11.0", &[crypto][..], Some(true), None),
+            ("6.11.0", &[], Some(false), None),
+            ("6.12.0", &[crypto], Some(false), None),
+            ("6.11.0", &[crypto, device], Some(true), Some(true)),
+            ("6.12.0", &[crypto, device, new], Some(false), Some(true)),
+        ] {
+            let (_dir, host) = Host::planted(files);
+            host.plant("/proc/sys/kernel/osrelease", release);
+            let machine = Machine {
+                zram: Feature::read(&host, "zram", None).unwrap(),
+                ..Machine::default()
+            };
+            let offers = ["zword", "zstd"].map(|codec| machine.offers("zram", codec));
+            assert_eq!(offers, [zword, zstd], "{release} {files:?}");
+            assert_eq!(machine.offers("zmeld", "zword"), None);
         }
     }
 

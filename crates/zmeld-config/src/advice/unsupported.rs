@@ -41,7 +41,7 @@ pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
     let mut problems = Vec::new();
     for (tier, device) in config.in_ram() {
         let driver = device.driver.name();
-        let is_missing = |codec: &&Codec| machine.lacks_codec(driver, &codec.name);
+        let is_missing = |codec: &&Codec| machine.offers(driver, &codec.name) == Some(false);
         let first: Vec<&Codec> = device.codec.iter().collect();
         let again = device.recompress.iter();
         let again = again.filter(is_missing);

@@ -205,7 +205,7 @@ fn table(report: &Report, name: impl Fn(&str) -> String) -> Table {
 fn main_table(report: &Report) -> Table {
     let offered = |codec: &str| {
         let name = codec.split(':').next().unwrap_or_default();
-        report.machine.offers(name)
+        report.machine.facts.offers("zram", name)
     };
     let named = |codec: &str| told_name(codec, offered(codec));
     let (mut table, _) = table(report, named).split(COLUMNS_SHOWN);

@@ -306,7 +306,7 @@ fn codecs(
 ) -> Result<(), Error> {
     let driver = device.driver.name();
     let there = &machine.feature(driver).codecs;
-    let is_missing = |codec: &Codec| machine.lacks_codec(driver, &codec.name);
+    let is_missing = |codec: &Codec| machine.offers(driver, &codec.name) == Some(false);
     let check = |codec: &Codec| match must_have && is_missing(codec) {
         true => Err(Error::NoCodec {
             codec: codec.name.clone(),
@@ -330,8 +330,7 @@ fn codecs(
     }
     // It is the usual one: who reads a plan looks for it.
     let is_without = device.codec.iter().all(|it| it.name != "zstd")
-        && !there.is_empty()
-        && machine.lacks_codec(driver, "zstd");
+        && machine.offers(driver, "zstd") == Some(false);
     let mut is_found = false;
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {

@@ -350,7 +350,7 @@ impl Reversible for SetAttribute {
         let there = choices(&text);
         let is_there = there.iter().any(|it| it == codec);
         let device = context.added()?.unwrap_or_default();
-        if is_there || takes_unlisted(context.host, &device, codec)? {
+        if is_there || takes_unlisted(context.host, Some(&device), codec)? {
             return Ok((None, None));
         }
         match context.only_named {
