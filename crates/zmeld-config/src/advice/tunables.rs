@@ -10,6 +10,8 @@
 //! which pays where neighbours come with the same move of a drive's head, and costs
 //! decompressing pages that nobody asked for where all swap is in RAM.
 
+use serde::Serialize;
+
 use crate::finding::Finding;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +31,32 @@ const LEAST_IN_RAM: u8 = 60;
 /// page would be dropped before programs are swapped out, whatever the file system does when it is
 /// asked for more at once.
 pub const MOST_IN_RAM: u8 = 180;
+/// The least that is measured to fit: what is usually written where swap is slow. Less would let
+/// the kernel drop all files first, those that are in use too.
+pub const LEAST: u8 = 10;
 /// The most where swap ends on a spinning disk: k = 1.
 const MOST_ON_SPINNING_DISK: u8 = 100;
+
+/// Random I/O of swap against the file system's, measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeasuredReads {
+    /// Pages a second that swap gives back.
+    pub swap_pages_per_s: f64,
+    /// Pages a second that are read from the file system at random.
+    pub files_pages_per_s: f64,
+}
+
+impl MeasuredReads {
+    /// `vm.swappiness` by the formula, to the nearest ten and within [`LEAST`] and
+    /// [`MOST_IN_RAM`]: a fraction of a second of reads says no more than that.
+    pub fn swappiness(&self) -> u8 {
+        let swap = self.swap_pages_per_s.max(0.0);
+        let sum = swap + self.files_pages_per_s.max(0.0);
+        let share = if sum > 0.0 { swap / sum } else { 0.5 };
+        let tens = (20.0 * share).round() as u8;
+        (10 * tens).clamp(LEAST, MOST_IN_RAM)
+    }
+}
 
 impl SwapKinds {
     /// `vm.swappiness` below which it is too low for this swap.
@@ -115,6 +141,29 @@ fn unfit(name: &str, what: &str, why: String, fits: (&'static str, u8)) -> Unfit
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn swappiness_follows_the_published_formula() {
+        for (swap_pages_per_s, files_pages_per_s, swappiness) in [
+            // 133, 120, 109 by the formula.
+            (2.0, 1.0, 130),
+            (1.5, 1.0, 120),
+            (1.2, 1.0, 110),
+            (1.0, 1.0, 100),
+            // 196 by the formula: RAM against a drive.
+            (639_723.0, 13_876.0, 180),
+            (1e9, 1.0, 180),
+            (1.0, 1e9, 10),
+            (0.0, 0.0, 100),
+            (f64::NAN, 1.0, 10),
+        ] {
+            let reads = MeasuredReads {
+                swap_pages_per_s,
+                files_pages_per_s,
+            };
+            assert_eq!(reads.swappiness(), swappiness, "{reads:?}");
+        }
+    }
 
     #[test]
     fn each_kind_of_swap_has_its_bounds() {

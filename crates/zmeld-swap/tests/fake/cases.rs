@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use zmeld_config::advice::tunables::MeasuredReads;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
 use zmeld_report::Style;
 use zmeld_swap::observe::applied::AppliedTier;
 use zmeld_swap::setup::execute::{self, Done, Removal, Report};
 use zmeld_swap::setup::journal::State;
-use zmeld_swap::setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
+use zmeld_swap::setup::plan::{Leaving, Options, Plan, Skipped, StandIn};
 use zmeld_swap::setup::Error;
 use zmeld_swap::status::page::{self, Status};
 use zmeld_tests::script::{self, unescaped, Outcome, Script};
@@ -396,7 +397,7 @@ fn options(mut rest: &str) -> (Options, bool, &str) {
             ("--only", tier) => options.only = Some(vec![tier.to_owned()]),
             ("--measured", speeds) => {
                 let (swap, files) = speeds.split_once(',').unwrap();
-                options.swappiness = Some(Measured {
+                options.swappiness = Some(MeasuredReads {
                     swap_pages_per_s: swap.parse().unwrap(),
                     files_pages_per_s: files.parse().unwrap(),
                 });

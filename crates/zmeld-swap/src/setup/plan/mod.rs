@@ -9,7 +9,6 @@ mod disk;
 mod parts;
 mod ram;
 mod stand_in;
-mod swappiness;
 pub(crate) mod take_over;
 mod tunables;
 mod warnings;
@@ -32,7 +31,6 @@ pub(crate) use parts::revive;
 use parts::{areas, Planner, Steps};
 pub use parts::{Done, Leaving, OnUnreadable, Options, Plan, PlanPart, Planned, Skipped};
 pub use stand_in::StandIn;
-pub use swappiness::Measured;
 
 impl Plan {
     /// Plans. Reads the machine and changes nothing.

@@ -8,10 +8,10 @@ use serde::Serialize;
 use zmeld_report::units::bytes;
 
 use super::stand_in::StandIn;
-use super::swappiness::Measured;
 use crate::setup::step::{Record, Step};
 use crate::setup::steps::{self, SetAttribute};
 use zmeld_config::advice::machine::Machine;
+use zmeld_config::advice::tunables::MeasuredReads;
 use zmeld_config::{Config, Finding, Severity, Tier};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
@@ -214,7 +214,7 @@ pub struct Options {
     /// Whether compressed swap that somebody else set up gives its place to this.
     pub take_over: bool,
     /// Measured rates for `swappiness = "auto"`, where there are any.
-    pub swappiness: Option<Measured>,
+    pub swappiness: Option<MeasuredReads>,
     /// Whether areas are switched off for it even where that costs a program.
     pub force: bool,
     /// Whether nothing is set but what the configuration names. An experiment compares

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use zmeld_config::advice::tunables::MOST_IN_RAM;
+use zmeld_config::advice::tunables::{LEAST, MOST_IN_RAM};
 use zmeld_config::advice::{unsupported, SwapKinds};
 use zmeld_report::units::count;
 
@@ -14,7 +14,6 @@ use crate::setup::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
 use super::parts::{Planner, Steps};
-use super::swappiness::SWAPPINESS_MIN;
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
@@ -181,7 +180,7 @@ impl Planner<'_> {
                 "swap-in is many times faster than reading files again: {preferred}; {by_speed} is \
                  the highest that zmeld sets"
             ),
-            SWAPPINESS_MIN => format!(
+            LEAST => format!(
                 "reading files again is many times faster than swap-in: {preferred}; {by_speed} is \
                  the lowest that zmeld sets"
             ),

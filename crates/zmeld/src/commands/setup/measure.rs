@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::param::page_size;
 use zmeld_config::advice::machine::Machine;
+use zmeld_config::advice::tunables::MeasuredReads;
 use zmeld_config::advice::CodecVerdict;
 use zmeld_config::{Codec, Config, Kind, Swappiness, Tier};
 use zmeld_linux::Host;
@@ -16,7 +17,6 @@ use zmeld_scan::{measure_pages, Candidate, ScanProgress};
 use zmeld_store::CodecSpec;
 use zmeld_swap::observe::random_read::{pages_per_second, root_device};
 use zmeld_swap::setup::journal::State;
-use zmeld_swap::setup::plan::Measured as MeasuredReads;
 
 use crate::exit::{self, Outcome, Stopped};
 use crate::{apart, output, progress};
