@@ -25,6 +25,10 @@
 //! | [`smaps`] | `/proc/PID/smaps` |
 //! | [`lru_gen`] | since when pages were not used, by the kernel's generations |
 //! | [`pressure`] | `/proc/pressure/*` |
+//! | [`fstab`] | `/etc/fstab`, and what systemd mounts after swap is on |
+//! | [`others`] | reads of another process that may wait for it |
+//! | [`programs`] | programs with pages in swap, and their control groups |
+//! | [`swap_header`] | the first page of a swap area |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
 //! | [`crypto`] | what compresses in the kernel's crypto interface |
@@ -33,7 +37,7 @@
 //! | [`headroom`] | how much more programs can take, as it is added up |
 //! | [`service`] | turns of a service, and what it tells its manager |
 //! | [`amount`] | bytes, shares and times, as configurations have them |
-//! | [`octal`] | the kernel's escapes in all of them |
+//! | [`octal`] | how the kernel escapes names in its tables |
 
 pub mod amount;
 pub mod boot;

@@ -88,7 +88,9 @@ pub(crate) fn codec_result(
     let effective = credited as f64 / at_scale.max(1.0);
     CodecResult {
         codec: candidate.name.clone(),
-        offered: machine.facts.offers("zram", candidate.codec.name()),
+        offered: machine
+            .facts
+            .offers(RamDriver::Zram, candidate.codec.name()),
         pages_measured: (measured.contents.pages + measured.repeats.pages).round() as u64,
         compressed_bytes: compressed,
         memory_used_bytes: memory_used,

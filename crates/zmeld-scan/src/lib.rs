@@ -9,6 +9,8 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`memory`] | pages of processes, of files, of swap, as a scan reads them |
+//! | [`survey`] | what a machine leaves for many |
 //! | [`kernel`] | what the running kernel's zram and swap would do |
 //! | [`facts`] | RAM, processors, the codecs that the kernel offers |
 //! | [`report`] | the result as people read it |

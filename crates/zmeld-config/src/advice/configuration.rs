@@ -53,14 +53,14 @@ impl Recommended {
             return Err("--device is for --tier disk".to_owned());
         }
         let mut comments = Comments::new();
-        let (name, tier) = match (kind, &advised.sizing) {
+        let (name, tier) = match (kind, kind.driver().zip(advised.sizing.as_ref())) {
             (TierKind::Zswap, _) => ("cache", Kind::Zswap(zswap(machine, choice)?)),
             (TierKind::Disk, _) => ("disk", Kind::Disk(disk(choice)?)),
             (TierKind::Zram | TierKind::Zmeld, None) => {
                 return Err("a device needs a size".to_owned())
             }
-            (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
-                let device = ram(machine, choice, &advised, sizing, &mut comments);
+            (TierKind::Zram | TierKind::Zmeld, Some((driver, sizing))) => {
+                let device = ram(machine, choice, driver, &advised, sizing, &mut comments);
                 ("fast", Kind::Ram(device))
             }
         };
@@ -99,6 +99,7 @@ impl Recommended {
 fn ram(
     machine: &Machine,
     choice: &Choice,
+    driver: RamDriver,
     advised: &Recommendation,
     sizing: &Sizing,
     comments: &mut Comments,
@@ -109,7 +110,7 @@ fn ram(
             "pages of this machine get {} times smaller",
             tenths(sizing.ratio)
         );
-        let codecs = &machine.feature(advised.kind.name()).codecs;
+        let codecs = &machine.feature(driver).codecs;
         if choice.codec.is_none() && !codecs.iter().any(|codec| codec == "zstd") {
             why += match codecs.is_empty() {
                 true => "",
@@ -127,9 +128,9 @@ fn ram(
         "memory_limit",
         format!("{why}; what compresses worse does not fill RAM"),
     );
-    let (driver, meld) = match advised.kind {
-        TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
-        _ => (RamDriver::Zram, MeldMode::Off),
+    let meld = match driver {
+        RamDriver::Zmeld => MeldMode::Auto,
+        RamDriver::Zram => MeldMode::Off,
     };
     let codec = advised.codec.as_ref().and_then(|codec| codec.parse().ok());
     RamDevice {

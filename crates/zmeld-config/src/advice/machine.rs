@@ -12,6 +12,7 @@ use zmeld_report::units::bytes;
 
 use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::module::ModulePresence;
+use crate::tier::RamDriver;
 
 /// RAM, swap and what the kernel offers.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
@@ -92,28 +93,28 @@ impl Machine {
             available_bytes: memory.available_bytes,
             compressed,
             swaps,
-            zram: Feature::read(host, "zram", dep.as_deref())?,
-            zmeld: Feature::read(host, "zmeld", dep.as_deref())?,
+            zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
+            zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
             zswap,
             hibernation: hibernation::read(host)?.map(|resume| resume.to_string()),
             resume_from,
         })
     }
 
-    /// The state of the driver of that name.
-    pub fn feature(&self, driver: &str) -> &Feature {
+    /// The state of a driver.
+    pub fn feature(&self, driver: RamDriver) -> &Feature {
         match driver {
-            "zmeld" => &self.zmeld,
-            _ => &self.zram,
+            RamDriver::Zmeld => &self.zmeld,
+            RamDriver::Zram => &self.zram,
         }
     }
 
-    /// Whether the driver of that name has the codec. None where no device shows which it has; of
+    /// Whether a driver has the codec. None where no device shows which it has; of
     /// zword, which no kernel's own zram has, it is known even so.
-    pub fn offers(&self, driver: &str, codec: &str) -> Option<bool> {
+    pub fn offers(&self, driver: RamDriver, codec: &str) -> Option<bool> {
         let feature = self.feature(driver);
         match &feature.codecs[..] {
-            [] => (driver == "zram" && codec == ZWORD).then_some(feature.takes_zword),
+            [] => (driver == RamDriver::Zram && codec == ZWORD).then_some(feature.takes_zword),
             there => Some(there.iter().any(|it| it == codec)),
         }
     }
@@ -191,12 +192,12 @@ pub struct Ram {
 }
 
 impl Feature {
-    fn read(host: &Host, driver: &str, dep: Option<&str>) -> Result<Feature, HostError> {
+    fn read(host: &Host, driver: RamDriver, dep: Option<&str>) -> Result<Feature, HostError> {
         let mut codecs = Vec::new();
         let mut attributes = Vec::new();
         let mut device = None;
         for name in host.list("/sys/block")? {
-            if !name.starts_with(driver) || !swaps::is_compressed(&name) {
+            if !name.starts_with(driver.name()) || !swaps::is_compressed(&name) {
                 continue;
             }
             if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
@@ -206,12 +207,12 @@ impl Feature {
                 break;
             }
         }
-        let takes_zword =
-            driver == "zram" && takes_unlisted(host, device.as_deref(), ZWORD).unwrap_or(false);
+        let takes_zword = driver == RamDriver::Zram
+            && takes_unlisted(host, device.as_deref(), ZWORD).unwrap_or(false);
         if takes_zword && device.is_some() {
             codecs.push(ZWORD.to_owned());
         }
-        let presence = ModulePresence::read(host, driver, dep);
+        let presence = ModulePresence::read(host, driver.name(), dep);
         Ok(Feature {
             ready: presence == ModulePresence::Ready,
             presence,
@@ -260,12 +261,12 @@ mod tests {
             let (_dir, host) = Host::planted(files);
             host.plant("/proc/sys/kernel/osrelease", release);
             let machine = Machine {
-                zram: Feature::read(&host, "zram", None).unwrap(),
+                zram: Feature::read(&host, RamDriver::Zram, None).unwrap(),
                 ..Machine::default()
             };
-            let offers = ["zword", "zstd"].map(|codec| machine.offers("zram", codec));
+            let offers = ["zword", "zstd"].map(|codec| machine.offers(RamDriver::Zram, codec));
             assert_eq!(offers, [zword, zstd], "{release} {files:?}");
-            assert_eq!(machine.offers("zmeld", "zword"), None);
+            assert_eq!(machine.offers(RamDriver::Zmeld, "zword"), None);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::advice::module::{way_to_module, ModulePresence};
 use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
 use crate::codec::Codec;
 use crate::location::Location;
-use crate::tier::{Size, TierKind};
+use crate::tier::{RamDriver, Size, TierKind};
 
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -305,7 +305,8 @@ pub fn recommend(facts: &Facts, choice: &Choice) -> Recommendation {
         }
     });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
-    let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
+    let missing = kind.driver();
+    let missing = missing.map(|driver| missing_driver(machine, driver, disk.is_some()));
     let pool = |zswap: &ZswapFacts| {
         let named = asked_codec.as_deref().or(zswap.compressor_to_name());
         let zswap = ZswapFacts {
@@ -385,9 +386,10 @@ impl Recommendation {
 /// Advice where a device's driver is missing, with what can be had: the module itself, a device of
 /// the other driver, zswap, or swap on a disk where there is none. None where the driver is there,
 /// or may be.
-pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<String> {
-    let is_zram = driver == "zram";
+pub fn missing_driver(machine: &Machine, driver: RamDriver, has_disk_swap: bool) -> Option<String> {
+    let is_zram = driver == RamDriver::Zram;
     let presence = machine.feature(driver).presence;
+    let driver = driver.name();
     let other = match is_zram {
         true => machine.zmeld.presence,
         false => machine.zram.presence,

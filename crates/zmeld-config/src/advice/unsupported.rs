@@ -40,7 +40,7 @@ pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
 pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
     let mut problems = Vec::new();
     for (tier, device) in config.in_ram() {
-        let driver = device.driver.name();
+        let driver = device.driver;
         let is_missing = |codec: &&Codec| machine.offers(driver, &codec.name) == Some(false);
         let first: Vec<&Codec> = device.codec.iter().collect();
         let again = device.recompress.iter();
@@ -59,7 +59,10 @@ pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
             problems.push(Finding::new(
                 Severity::Warning,
                 format!("tier.{}.{key}", tier.name),
-                format!("this kernel's {driver} has no {none}, and zmeld up {so}{there}"),
+                format!(
+                    "this kernel's {} has no {none}, and zmeld up {so}{there}",
+                    driver.name()
+                ),
             ));
         }
     }

@@ -6,13 +6,16 @@
 //!
 //! | module | what it reads |
 //! |---|---|
+//! | `observation`, `reader` | everything at one instant; files that cannot stop it |
 //! | `system` | meminfo, vmstat, pressure, swaps, tunables, hibernation, control groups |
 //! | `device` | zram and zmeld devices in `/sys/block`, and the mount table |
 //! | `zswap` | zswap's parameters and counters |
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
+//! | [`applied`] | tiers that `zmeld up` set up, by the kernel's names |
+//! | [`damon`] | whether the kernel's DAMON reclaims ahead of time |
 //! | [`facts`] | what a way out can name here |
-//! | [`guarded`] | what its guard saw and did |
+//! | `note`, [`guarded`] | notes in zmeld's folder; what its guard saw and did |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | `accounting` | where RAM is: programs, compression, what is left |
 //! | `headroom` | how much more programs can take |

@@ -6,6 +6,7 @@
 //! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`findings`] | what is wrong, how one can tell, and the way out |
 //! | [`page`] | all of it, and how people read it |
+//! | [`profile`] | rules for a kind of machine |
 //! | [`metrics`] | an observation as a monitoring system reads it |
 
 pub mod config_check;

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
+use zmeld_config::RamDriver;
 use zmeld_report::units::{count, plural};
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::facts::MachineFacts;
@@ -205,7 +206,7 @@ fn table(report: &Report, name: impl Fn(&str) -> String) -> Table {
 fn main_table(report: &Report) -> Table {
     let offered = |codec: &str| {
         let name = codec.split(':').next().unwrap_or_default();
-        report.machine.facts.offers("zram", name)
+        report.machine.facts.offers(RamDriver::Zram, name)
     };
     let named = |codec: &str| told_name(codec, offered(codec));
     let (mut table, _) = table(report, named).split(COLUMNS_SHOWN);

@@ -2,7 +2,7 @@
 
 use zmeld_config::advice::module::lacks_encryption;
 use zmeld_config::advice::size::table_bytes;
-use zmeld_config::advice::tier::missing;
+use zmeld_config::advice::tier::missing_driver;
 use zmeld_config::advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
@@ -145,7 +145,7 @@ impl Plan {
 impl Planner<'_> {
     /// The driver, unless it is there by itself.
     fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
-        let feature = self.machine.feature(driver.name());
+        let feature = self.machine.feature(driver);
         let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
         let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
         if feature.ready && !loaded {
@@ -304,7 +304,7 @@ fn codecs(
     must_have: bool,
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
-    let driver = device.driver.name();
+    let driver = device.driver;
     let there = &machine.feature(driver).codecs;
     let is_missing = |codec: &Codec| machine.offers(driver, &codec.name) == Some(false);
     let check = |codec: &Codec| match must_have && is_missing(codec) {
@@ -359,7 +359,7 @@ fn codecs(
 /// A driver that the kernel has not got, and what can be had.
 fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
     let has_disk_swap = machine.swaps.iter().any(|swap| !swap.is_in_ram());
-    let way_out = missing(machine, driver.name(), has_disk_swap);
+    let way_out = missing_driver(machine, driver, has_disk_swap);
     Error::feature(
         format!("this tier needs the driver {}", driver.name()),
         way_out.unwrap_or_else(|| "choose another tier".to_owned()),

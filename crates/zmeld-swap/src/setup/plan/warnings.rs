@@ -241,7 +241,7 @@ impl Planner<'_> {
                     Err(_) => size.map(|it| it.bytes(self.machine.ram_bytes)),
                 },
             },
-            _ => Some(0),
+            Kind::Ram(_) | Kind::Zswap(_) => Some(0),
         };
         size.unwrap_or(u64::MAX)
     }

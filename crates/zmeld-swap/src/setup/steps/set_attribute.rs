@@ -234,7 +234,7 @@ impl SetAttribute {
         let Some((name, since, option)) = late.find(|it| it.0 == self.attribute) else {
             return Ok(());
         };
-        let there = &machine.feature(driver.name()).attributes;
+        let there = &machine.feature(driver).attributes;
         let is_offered = if !there.is_empty() {
             there.iter().any(|it| it == name)
         } else if driver == RamDriver::Zram {
