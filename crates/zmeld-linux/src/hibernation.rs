@@ -103,14 +103,6 @@ pub fn idle(host: &Host) -> Result<Option<String>, HostError> {
     Ok((!is_on).then(|| path.display().to_string()))
 }
 
-/// How large a partition is; none where that cannot be told.
-pub fn size_bytes(host: &Host, partition: &Path) -> Option<u64> {
-    let real = host.resolved(partition);
-    let node = Path::new("/sys/class/block").join(real.file_name()?);
-    let sectors = host.read_optional(node.join("size")).ok()??;
-    sectors.trim().parse::<u64>().ok()?.checked_mul(512)
-}
-
 /// Whether it begins as a swap area does. One that holds an image is marked otherwise, and
 /// nobody swaps to it.
 fn is_swap(bytes: &[u8]) -> bool {

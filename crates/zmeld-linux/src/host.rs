@@ -440,6 +440,14 @@ impl Host {
             .find(|swap| swap.path == real || swap.path == path))
     }
 
+    /// How large a device or partition is; none where that cannot be told.
+    pub fn device_bytes(&self, device: &Path) -> Option<u64> {
+        let real = self.resolved(device);
+        let node = Path::new("/sys/class/block").join(real.file_name()?);
+        let sectors = self.read_optional(node.join("size")).ok()??;
+        sectors.trim().parse::<u64>().ok()?.checked_mul(512)
+    }
+
     /// The block device of that number, `8:2`; none where there is none.
     pub fn block_device(&self, number: &str) -> Option<PathBuf> {
         let node = Path::new("/sys/dev/block").join(number);

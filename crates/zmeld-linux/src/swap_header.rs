@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use crate::hibernation::size_bytes;
 use crate::Host;
 
 /// The largest page that a kernel has.
@@ -70,7 +69,7 @@ pub fn cut_to(host: &Host, path: &Path) -> Option<(u64, SwapHeader)> {
     let header = SwapHeader::read(host, path)?;
     let meta = host.tree().metadata(path).ok()?;
     let is = match path.starts_with("/dev") {
-        true => size_bytes(host, path)?,
+        true => host.device_bytes(path)?,
         false => meta.len(),
     };
     (is < header.size_bytes).then_some((is, header))

@@ -85,7 +85,7 @@ impl Machine {
         Ok(Machine {
             resume_bytes: resume_from
                 .as_ref()
-                .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
+                .and_then(|path| host.device_bytes(Path::new(path))),
             image_bytes: host.number("/sys/power/image_size")?,
             has_large_folios: has_large_folios(host)?,
             kernel,

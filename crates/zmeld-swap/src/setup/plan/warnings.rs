@@ -11,7 +11,6 @@ use zmeld_report::units::bytes;
 use std::path::{Path, PathBuf};
 
 use zmeld_config::{Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
-use zmeld_linux::hibernation::size_bytes;
 
 use super::parts::{PlanPart, Planner};
 
@@ -235,7 +234,7 @@ impl Planner<'_> {
     fn size_of(&self, kind: &Kind) -> u64 {
         let size = match kind {
             Kind::Disk(disk) => match disk.source() {
-                Source::Device(location) => size_bytes(self.host, &location.path()),
+                Source::Device(location) => self.host.device_bytes(&location.path()),
                 Source::File { path, size } => match self.host.tree().metadata(&path) {
                     Ok(meta) => Some(meta.len()),
                     Err(_) => size.map(|it| it.bytes(self.machine.ram_bytes)),

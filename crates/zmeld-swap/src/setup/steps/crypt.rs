@@ -10,7 +10,6 @@ use crate::setup::error::Error;
 use crate::setup::identity::{stands_on, Identity, PathMatch};
 use crate::setup::step::{DeviceRef, FormatLuks, Mode, OpenCrypt, Record};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::hibernation::size_bytes;
 use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
@@ -144,7 +143,10 @@ impl Reversible for OpenCrypt {
                     .arg(context.host.path(key_file))
             }
             Mode::Random { cipher } => {
-                let size = size_bytes(context.host, &device).filter(|it| *it >= SMALL_BYTES);
+                let size = context
+                    .host
+                    .device_bytes(&device)
+                    .filter(|it| *it >= SMALL_BYTES);
                 if let Some(size) = size {
                     let sectors = (size - BEGIN_BYTES - END_BYTES) / SECTOR;
                     open = open
