@@ -101,13 +101,13 @@ impl Remedy {
         }
     }
 
-    /// The same in words, which say more than the commands.
+    /// This remedy in words, which say more than the commands.
     pub fn said(self, words: impl Into<String>) -> Remedy {
         let words = words.into();
         Remedy { words, ..self }
     }
 
-    /// The same with what it is for in front; where there are several commands, they follow by
+    /// This remedy with what it is for in front; where there are several commands, they follow by
     /// themselves.
     pub fn that(self, words: &str) -> Remedy {
         let words = match self.commands.len() {
@@ -117,7 +117,7 @@ impl Remedy {
         self.said(words)
     }
 
-    /// The same with what is worth knowing beside it.
+    /// This remedy with what is worth knowing beside it.
     pub fn and(mut self, words: &str) -> Remedy {
         self.words += words;
         self
@@ -178,7 +178,7 @@ impl Finding {
         found.with(remedy)
     }
 
-    /// The same with that way out.
+    /// This finding with that way out.
     pub fn with(self, remedy: impl Into<Remedy>) -> Finding {
         let Remedy { words, commands } = remedy.into();
         Finding {
@@ -188,7 +188,7 @@ impl Finding {
         }
     }
 
-    /// The same of a known name.
+    /// This finding under a known name.
     pub fn of(self, id: FindingId) -> Finding {
         Finding {
             id: Some(id),

@@ -46,7 +46,7 @@ impl Loaded {
         found
     }
 
-    /// The same with the tiers of `found` where the files name none; see [`Config::completed`].
+    /// What was loaded with the tiers of `found` where the files name none; see [`Config::completed`].
     /// Warnings of the files alone are looked at again.
     pub fn completed(self, found: Config) -> Loaded {
         if self.config.says_of_tiers() {
@@ -377,7 +377,8 @@ fn understand(tree: &Tree<'_>, wrong: Vec<Finding>, at_boot: bool) -> Understood
     }
     let mut found = check(&config, &places);
     if !problems.is_empty() {
-        // What follows from them is nothing new; what has no place stands under another name.
+        // A finding of a part with a mistake follows from that; one without a place is told under
+        // another name.
         let wrong: Vec<_> = problems.iter().map(|it| tree.part(&it.about)).collect();
         let is_new = |it: &Finding| !wrong.contains(&tree.part(&it.about));
         let is_left = |it: &Finding| {
@@ -429,7 +430,7 @@ pub fn from_table<T: DeserializeOwned>(table: &toml::Table) -> Result<T, ConfigE
     without_places(from_toml(Path::new(""), &table.to_string()))
 }
 
-/// The same with mistakes that have no place.
+/// Takes the places out of a reading's mistakes.
 fn without_places<T>(read: Result<T, ConfigError>) -> Result<T, ConfigError> {
     read.map_err(|mut error| {
         let problems = error.problems.iter_mut();

@@ -31,7 +31,7 @@ impl FromStr for Bytes {
 pub const BARE_MIN: u64 = 1 << 20;
 
 impl Bytes {
-    /// The same; what is no size at all is `wrong`.
+    /// Reads a size; what is no size at all is `wrong`.
     ///
     /// # Errors
     /// That, a unit that may be two, or more than any machine has.
@@ -59,7 +59,7 @@ impl Bytes {
         }
     }
 
-    /// The same as a value of its own: what it counts is not clear where its unit is missing.
+    /// Reads a size that has a unit: what it counts is not clear where its unit is missing.
     fn with_unit(text: &str) -> Result<Bytes, String> {
         let other = match bare(text) {
             Some(1..BARE_MIN) => "MiB",

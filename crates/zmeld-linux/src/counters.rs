@@ -9,7 +9,7 @@ pub fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-/// The same, 0 where there is none.
+/// The number behind a name, 0 where there is none.
 pub fn count(text: &str, wanted: &str) -> u64 {
     value(text, wanted).unwrap_or(0)
 }

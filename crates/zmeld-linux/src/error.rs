@@ -109,7 +109,7 @@ impl HostError {
         cause.and_then(io::Error::raw_os_error) == Some(errno.raw_os_error())
     }
 
-    /// The same with one of these.
+    /// Whether it is one of these.
     pub fn is_any(&self, errors: &[Errno]) -> bool {
         errors.iter().any(|errno| self.is(*errno))
     }

@@ -125,7 +125,7 @@ fn written_beside(
     Ok(part)
 }
 
-/// The same without its content. A file with a mode of its own may be a secret: until it is whole
+/// [`written_beside`] without its content. A file with a mode of its own may be a secret: until it is whole
 /// nobody else reads it.
 fn begin_beside(name: &Path, mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
     if name.file_name().is_none() {

@@ -214,7 +214,7 @@ impl Fstab {
         self.is_late_after(path, &mut HashSet::new())
     }
 
-    /// The same; `seen` are mounts that were looked at.
+    /// [`Self::is_late`]; `seen` are mounts that were looked at.
     fn is_late_after<'a>(&'a self, path: &Path, seen: &mut HashSet<&'a Path>) -> bool {
         let tmp = Path::new("/tmp");
         let is_tmp = path.starts_with(tmp) && self.0.iter().all(|it| it.point != tmp);
@@ -230,7 +230,7 @@ impl Fstab {
             })
     }
 
-    /// The same of what a mount needs: a path, or a unit.
+    /// [`Self::is_late`] of what a mount needs: a path, or a unit.
     fn is_late_need<'a>(&'a self, need: &str, seen: &mut HashSet<&'a Path>) -> bool {
         let path = Path::new(need);
         if path.is_absolute() {

@@ -199,7 +199,7 @@ impl Host {
         }
     }
 
-    /// The same for who only looks: nothing is written and no command is run, as if
+    /// This host for who only looks: nothing is written and no command is run, as if
     /// the system refused it to this user.
     pub fn without_commands(&self) -> Host {
         Host {

@@ -13,7 +13,7 @@ pub fn inert(text: &str) -> Cow<'_, str> {
     made_visible(text, visible)
 }
 
-/// The same for text of several lines: line ends and tabs stay.
+/// [`inert`] for text of several lines: line ends and tabs stay.
 pub fn inert_lines(text: &str) -> Cow<'_, str> {
     made_visible(text, |c| match c {
         '\n' | '\t' => c,

@@ -134,7 +134,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// The same one by one, as long as `take` says true.
+    /// [`Self::entries`] one by one, as long as `take` says true.
     ///
     /// # Errors
     /// The system's error; a directory of another tree with more names than any machine has.

@@ -34,7 +34,7 @@ impl PageOrigin {
         self.0 & 1 == 1
     }
 
-    /// The same place, whatever was thought of its being shared.
+    /// The place, whatever was thought of its being shared.
     pub fn place(self) -> u64 {
         self.0 >> 1
     }

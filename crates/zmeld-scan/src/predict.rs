@@ -70,7 +70,7 @@ impl CompressionSums {
         }
     }
 
-    /// The same pages `factor` times.
+    /// The sums of these pages `factor` times.
     pub fn scaled(&self, factor: f64) -> CompressionSums {
         CompressionSums {
             pages: self.pages * factor,

@@ -101,7 +101,7 @@ pub fn definition() -> clap::Command {
     Cli::command()
 }
 
-/// The same for parsing: `--cold -5` is a wrong amount and no unknown option.
+/// [`definition`] for parsing: `--cold -5` is a wrong amount and no unknown option.
 pub fn strict() -> clap::Command {
     negative_checked(definition())
 }

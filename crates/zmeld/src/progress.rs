@@ -39,7 +39,7 @@ pub fn interrupt_flag() -> &'static AtomicBool {
     flag_saying(Some("stopping; Ctrl-C again ends at once"))
 }
 
-/// The same, without a word on the terminal, which shows something else.
+/// [`interrupt_flag`], without a word on the terminal, which shows something else.
 pub fn silent_interrupt_flag() -> &'static AtomicBool {
     flag_saying(None)
 }

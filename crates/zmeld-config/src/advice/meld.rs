@@ -10,7 +10,7 @@ use crate::advice::module::ModulePresence;
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
 
-/// The same share of the memory that was scanned: a share of next to nothing is nothing.
+/// [`WORTH`] for the memory that was scanned: a share of next to nothing is nothing.
 pub const WORTH_OF_SCANNED: f64 = 0.01;
 
 /// Mechanisms that meld on a machine, in a sentence. `zmeld`: the kernel module; `ksm_runs`:

@@ -110,7 +110,7 @@ impl Sizing {
         }
     }
 
-    /// The same for a device whose size its owner chose.
+    /// [`Sizing::advised`] for a device whose size its owner chose.
     pub fn of_size(
         driver: RamDriver,
         size_bytes: u64,
@@ -128,7 +128,7 @@ impl Sizing {
         }
     }
 
-    /// The same where its owner chose the limit, too.
+    /// [`Sizing::of_size`] where its owner chose the limit, too.
     pub fn limited(
         driver: RamDriver,
         size_bytes: u64,

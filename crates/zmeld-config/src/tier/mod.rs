@@ -115,7 +115,7 @@ impl Kind {
         }
     }
 
-    /// The same, to be changed.
+    /// [`Kind::ram`], to be changed.
     pub fn ram_mut(&mut self) -> Option<&mut RamDevice> {
         match self {
             Kind::Ram(device) => Some(device),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::lock::{self, Attempt, FileLock, Holder};
 use zmeld_linux::Host;
-use zmeld_swap::observe::run_folder::{self, FOLDER};
+use zmeld_swap::run_folder::{self, FOLDER};
 
 use crate::error::Error;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
-use zmeld_swap::observe::run_folder::FOLDER;
+use zmeld_swap::run_folder::FOLDER;
 use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, Lines, VirtualMachine};
 
 use super::machine::{GuestClock, GuestFacts, GuestFiles, GuestSize};

@@ -116,7 +116,7 @@ impl Hierarchy {
         Ok(self.group_in(&text))
     }
 
-    /// The same, from what `/proc/PID/cgroup` says. Byte by byte, since a group's name need not
+    /// [`Self::group_of`], from what `/proc/PID/cgroup` says. Byte by byte, since a group's name need not
     /// be text.
     pub fn group_in(&self, text: &[u8]) -> Option<PathBuf> {
         let mut lines = text.split(|byte| *byte == b'\n');
@@ -148,7 +148,7 @@ impl Hierarchy {
         }
     }
 
-    /// The same in a sentence: of a path that is too long for one, its begin and its end.
+    /// [`Self::shown`] in a sentence: of a path that is too long for one, its begin and its end.
     pub fn named(&self, group: &Path) -> String {
         let shown = self.shown(group);
         let count = shown.chars().count();

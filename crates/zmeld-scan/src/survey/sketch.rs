@@ -47,7 +47,7 @@ impl Estimate {
         }
     }
 
-    /// The same, inside of what is certain: for who is shown one estimate alone.
+    /// This estimate, inside of what is certain: for who is shown one estimate alone.
     #[must_use]
     pub fn at_most(self, most: f64) -> Estimate {
         Estimate {

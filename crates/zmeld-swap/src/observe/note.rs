@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::Serialize;
 
 use super::reader::Reader;
-use crate::observe::run_folder;
+use crate::run_folder;
 use zmeld_linux::boot::{self, Note};
 use zmeld_linux::{Host, HostError};
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use zmeld_linux::error::words;
 use zmeld_linux::{Host, HostError};
 
-use crate::observe::run_folder;
+use crate::run_folder;
 
 /// A file that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]

@@ -264,11 +264,11 @@ pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
     }
 }
 
-/// Deeper groups are containers' own business.
+/// How deep groups are looked at: deeper ones are containers' own business.
 const GROUP_DEPTH_MAX: usize = 6;
-/// How deep those are whose owners, users and services, make groups below as they like:
+/// The depth of users' and services' own groups, below which they make as many as they like.
 const OWNER_DEPTH: usize = 2;
-/// of each no more are looked at, so that nobody's hide another's.
+/// Groups of one owner that are looked at, so that nobody's hide another's.
 const GROUPS_MAX: usize = 4096;
 
 /// The control groups that limit memory, swap or zswap, or where a limit was felt;

@@ -132,7 +132,7 @@ impl Observation {
         in_front.chain(areas).chain(unused_devices(self)).collect()
     }
 
-    /// The same, with the names that the configuration has for what `zmeld up` set
+    /// [`Self::tiers`], with the names that the configuration has for what `zmeld up` set
     /// up.
     pub fn named_tiers(&self, applied: Option<&Applied>) -> Vec<TierState> {
         let mut tiers = self.tiers();

@@ -15,7 +15,7 @@ pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
     state.map(|state| applied(host, &state)).transpose()
 }
 
-/// The same of what was read of its journal.
+/// [`read`] of what was read of its journal.
 pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
     let groups = PlanPart::recorded(&state.records).into_iter();

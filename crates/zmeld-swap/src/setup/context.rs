@@ -73,7 +73,7 @@ impl<'a> StepContext<'a> {
 
     pub(crate) fn no_device(&self) -> Error {
         Error::malformed(
-            crate::observe::run_folder::STATE,
+            crate::run_folder::STATE,
             format!(
                 "does not say which device {} has, or that device is gone",
                 self.group

@@ -21,7 +21,7 @@ use zmeld_linux::boot::boot_id;
 use zmeld_linux::command;
 use zmeld_linux::lock::{Attempt, FileLock};
 
-use crate::observe::run_folder::{self, EXPERIMENT_STATE, FOLDER, LOCK, STATE};
+use crate::run_folder::{self, EXPERIMENT_STATE, FOLDER, LOCK, STATE};
 use crate::setup::error::Error;
 use crate::setup::event::{Event, Listener};
 use crate::setup::step::Record;

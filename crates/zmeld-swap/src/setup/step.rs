@@ -232,7 +232,7 @@ impl Step {
         self.reversible().describe()
     }
 
-    /// The same for people: "23.5 GiB" in place of bytes.
+    /// [`Self::describe`] for people: "23.5 GiB" in place of bytes.
     pub fn words(&self) -> String {
         match self {
             Step::SetAttribute(step) => step.words(),

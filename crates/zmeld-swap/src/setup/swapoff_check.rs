@@ -36,7 +36,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use crate::observe::run_folder::owner;
+use crate::run_folder::owner;
 use crate::setup::error::Error;
 pub use crate::setup::error::SwapoffConflict;
 use crate::setup::event::{Event, Listener};

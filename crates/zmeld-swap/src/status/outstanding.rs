@@ -11,7 +11,7 @@ use zmeld_guard::note::LOCK as GUARD_LOCK;
 use zmeld_linux::{shell, Host};
 
 use crate::observe::applied::Applied;
-use crate::observe::run_folder::{is_locked, WATCH_LOCK};
+use crate::run_folder::{is_locked, WATCH_LOCK};
 use crate::setup::error::{Error, Refused};
 use crate::setup::journal::State;
 use crate::setup::plan::{in_plain, Plan, PlanPart};

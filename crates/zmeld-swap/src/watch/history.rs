@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observe::run_folder;
+use crate::run_folder;
 use crate::watch::error::Error;
 use zmeld_linux::compressed::disk_sequence;
 use zmeld_linux::Host;

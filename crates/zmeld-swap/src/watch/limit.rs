@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observe::run_folder::{self, FOLDER};
+use crate::run_folder::{self, FOLDER};
 use crate::watch::action::path;
 use crate::watch::error::Error;
 use zmeld_linux::{compressed, Host};

@@ -31,8 +31,8 @@ use action::{Action, ActionResult, UNIT};
 pub use error::Error;
 
 use crate::observe::applied::Applied;
-use crate::observe::run_folder;
 use crate::observe::{Device, Observation, Pressure};
+use crate::run_folder;
 use history::{has_passed, History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;

@@ -3,7 +3,7 @@
 use crate::cases::machine;
 use crate::common::config;
 use zmeld_linux::lock::FileLock;
-use zmeld_swap::observe::run_folder::WATCH_LOCK;
+use zmeld_swap::run_folder::WATCH_LOCK;
 
 const RULES: &str = "[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n";
 const ACCEPT: &str = "accept = [\"no-memory-limit\", \"read-ahead\"]\n";

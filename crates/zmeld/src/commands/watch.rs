@@ -10,7 +10,8 @@ use rustix::process::{set_parent_process_death_signal, Signal};
 use zmeld_linux::lock::{Attempt, FileLock};
 use zmeld_linux::service::{self, Watchdog};
 use zmeld_linux::Host;
-use zmeld_swap::observe::{lately, run_folder, Observation};
+use zmeld_swap::observe::{lately, Observation};
+use zmeld_swap::run_folder;
 use zmeld_swap::watch::{is_short, Watcher};
 
 use super::metrics;

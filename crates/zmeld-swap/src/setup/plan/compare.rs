@@ -161,7 +161,8 @@ pub(crate) fn compare(
         kept += 1;
     }
     let mut missing = places[kept..].iter().map(|&at| &wanted.steps[at].step);
-    // One that differs in any lacks the size, too, which is set behind them.
+    // The size is set behind the attributes and fixes them: where one is missing, the device is
+    // made anew.
     if missing.any(|step| matches!(step, Step::SetAttribute(_))) {
         let adds = |(_, record): &(usize, &Record)| matches!(record.step, Step::AddDevice(_));
         kept = fixed.iter().position(adds).map_or(kept, |at| at.min(kept));

@@ -350,7 +350,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The same for a swap area without encryption.
+    /// [`Self::may_be_lost`] for a swap area without encryption.
     fn may_become_swap(&mut self, path: &Path) -> Result<(), Error> {
         match self.is_swap(path)? {
             true => Ok(()),

@@ -148,7 +148,7 @@ impl Leaving {
         }
     }
 
-    /// The same in a sentence.
+    /// What has to leave it, in a sentence.
     pub fn words(&self) -> String {
         let path = self.path.display();
         match (self.bytes, self.seconds) {
@@ -282,7 +282,7 @@ impl PlanPart {
         format!("{name}.replaced")
     }
 
-    /// The name of its group; of such a device, and of what is left of one, that of its tier.
+    /// The part's name without what a replaced device, or what is left of one, has behind it.
     pub fn current(name: &str) -> &str {
         name.trim_end_matches(".replaced").trim_end_matches(".left")
     }

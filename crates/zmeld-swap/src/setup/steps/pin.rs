@@ -12,7 +12,7 @@ use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::shell;
 use zmeld_linux::{Host, HostError};
 
-use crate::observe::run_folder::{self, owner};
+use crate::run_folder::{self, owner};
 use crate::setup::context::StepContext;
 use crate::setup::error::Error;
 use crate::setup::identity::{Identity, PathMatch};

@@ -347,7 +347,7 @@ impl Generations {
         Span::seconds(u32::try_from(self.idle_ms / 1000).unwrap_or(u32::MAX))
     }
 
-    /// The same in seconds, where it is longer than the rule has it.
+    /// [`Self::idle_after`] in seconds, where it is longer than the rule has it.
     pub fn longer_s(&self) -> Option<u64> {
         (self.idle_ms > self.rule_ms).then_some(self.idle_ms / 1000)
     }
@@ -528,7 +528,7 @@ fn is_promised(
     if let Some(known) = known.get(&folder) {
         return Ok(*known);
     }
-    // Of one that is not seen nobody knows.
+    // A group whose files are not seen counts as one that keeps memory.
     let is_kept =
         is_promised(host, group, above, known)? || kept(host, &folder)?.is_none_or(|kept| kept > 0);
     known.insert(folder, is_kept);

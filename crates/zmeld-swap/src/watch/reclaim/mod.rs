@@ -32,7 +32,7 @@ use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use self::round::{Round, ROUND_MAX};
 use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
-use crate::observe::run_folder;
+use crate::run_folder;
 use crate::watch::action::Listener;
 use crate::watch::error::Error;
 use zmeld_config::ReclaimRule;

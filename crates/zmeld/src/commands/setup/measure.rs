@@ -15,9 +15,9 @@ use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::{measure_pages, Candidate, ScanProgress};
 use zmeld_store::CodecSpec;
-use zmeld_swap::observe::random_read::{pages_per_second, root_device};
 use zmeld_swap::setup::journal::State;
 
+use super::random_read::{pages_per_second, root_device};
 use crate::exit::{self, Outcome, Stopped};
 use crate::{apart, output, progress};
 

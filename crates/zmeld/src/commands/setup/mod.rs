@@ -2,6 +2,7 @@
 //! is set up already, or recommended; planned; shown; done.
 
 mod measure;
+mod random_read;
 mod report;
 mod run;
 
@@ -630,7 +631,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     planned_for(args).map(|(_, outcome)| outcome)
 }
 
-/// The same, and the configuration that is planned for.
+/// [`plan`], and the configuration that is planned for.
 pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     let host = Host::at(&args.root);
     if !host.exists(meminfo::PATH) {
@@ -723,7 +724,7 @@ pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
     State::read(host).with_context(|| {
         format!(
             "cannot tell what is set up ({})",
-            Path::new(zmeld_swap::observe::run_folder::STATE).display()
+            Path::new(zmeld_swap::run_folder::STATE).display()
         )
     })
 }

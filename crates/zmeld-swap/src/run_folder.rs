@@ -93,7 +93,7 @@ pub fn replace(
     write(host, path.as_ref(), mode, value)
 }
 
-/// The same where the folder is there.
+/// [`replace`] where the folder is there.
 pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Result<(), HostError> {
     let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.

@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
 use zmeld_linux::mounts;
-
-use zmeld_linux::Host;
-use zmeld_linux::HostError;
+use zmeld_linux::{Host, HostError};
 
 /// As long as it takes to see past a drive's first answers.
 const BUDGET: Duration = Duration::from_millis(300);
