@@ -18,9 +18,9 @@ pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
 /// [`read`] of what was read of its journal.
 pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
-    let groups = PlanPart::recorded(&state.records).into_iter();
-    let tiers = groups.filter(|group| PlanPart::is_tier(&group.name));
-    let tiers = tiers.map(|group| applied_tier(host, &state.records, &group.name));
+    let parts = PlanPart::recorded(&state.records).into_iter();
+    let tiers = parts.filter(|part| PlanPart::is_tier(&part.name));
+    let tiers = tiers.map(|part| applied_tier(host, &state.records, &part.name));
     Ok(Applied {
         config: state.config.clone(),
         complete: state.complete,
@@ -28,14 +28,14 @@ pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     })
 }
 
-fn applied_tier(host: &Host, records: &[Record], group: &str) -> Result<AppliedTier, Error> {
+fn applied_tier(host: &Host, records: &[Record], part: &str) -> Result<AppliedTier, Error> {
     let mut tier = AppliedTier {
-        device: added(host, records, group)?,
-        name: PlanPart::current(group).replacen("tier.", "", 1),
+        device: added(host, records, part)?,
+        name: PlanPart::current(part).replacen("tier.", "", 1),
         area: None,
         lost: None,
     };
-    for record in records.iter().filter(|it| it.group == group && it.done) {
+    for record in records.iter().filter(|it| it.group == part && it.done) {
         let Step::SwapOn(step) = &record.step else {
             continue;
         };
@@ -46,7 +46,7 @@ fn applied_tier(host: &Host, records: &[Record], group: &str) -> Result<AppliedT
                 None
             }
             Area::Off => {
-                let path = path_of(host, records, group, &step.device)?;
+                let path = path_of(host, records, part, &step.device)?;
                 let path = path.map(|path| host.resolved(&path));
                 tier.lost = Some(match &path {
                     Some(path) => format!("{} is not in /proc/swaps", path.display()),

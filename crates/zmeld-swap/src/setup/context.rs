@@ -50,11 +50,11 @@ impl<'a> StepContext<'a> {
     }
 
     pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &'a Record> {
-        let group = self.group;
-        self.records.iter().filter(move |it| it.group == group)
+        let part = self.group;
+        self.records.iter().filter(move |it| it.group == part)
     }
 
-    /// The name of the device that this group added, `zram1`; none where it is gone,
+    /// The name of the device that this part added, `zram1`; none where it is gone,
     /// and another has its name perhaps.
     pub(crate) fn added(&self) -> Result<Option<String>, Error> {
         added(self.host, self.records, self.group)
@@ -120,9 +120,9 @@ pub(crate) fn left_as_it_is(path: &Path, why: &str) -> String {
     format!("{} is left as it is: {why}", path.display())
 }
 
-/// The name of the device that a group added, if it is there and still the same.
-pub(crate) fn added(host: &Host, records: &[Record], group: &str) -> Result<Option<String>, Error> {
-    let mut ours = records.iter().rev().filter(|record| record.group == group);
+/// The name of the device that a part added, if it is there and still the same.
+pub(crate) fn added(host: &Host, records: &[Record], part: &str) -> Result<Option<String>, Error> {
+    let mut ours = records.iter().rev().filter(|record| record.group == part);
     let device = ours.find_map(|record| match &record.step {
         Step::AddDevice(step) => Some(step.device(host, record)),
         _ => None,
@@ -130,16 +130,16 @@ pub(crate) fn added(host: &Host, records: &[Record], group: &str) -> Result<Opti
     device.unwrap_or(Ok(None))
 }
 
-/// The path of a device of a group's steps; none where it is not there, or not the
+/// The path of a device of a part's steps; none where it is not there, or not the
 /// same any more.
 pub(crate) fn path_of(
     host: &Host,
     records: &[Record],
-    group: &str,
+    part: &str,
     device: &DeviceRef,
 ) -> Result<Option<PathBuf>, Error> {
     Ok(match device {
-        DeviceRef::Added => added(host, records, group)?.map(|name| Path::new("/dev").join(name)),
+        DeviceRef::Added => added(host, records, part)?.map(|name| Path::new("/dev").join(name)),
         device => device.path(),
     })
 }

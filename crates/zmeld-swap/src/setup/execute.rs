@@ -118,8 +118,8 @@ fn apply(
     run.only_named = plan.options.only_named;
     run.report.kept = plan.records.len() - plan.removed.len() - plan.replaced.len();
     run.report.stand_ins = plan.stand_ins.clone();
-    if let Err((group, err)) = run.carry_out(plan) {
-        return Err(run.back_out(err, &group));
+    if let Err((part, err)) = run.carry_out(plan) {
+        return Err(run.back_out(err, &part));
     }
     run.finish(plan.config.clone())?;
     Ok(run.report)
@@ -151,15 +151,15 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
     let mut others = Vec::new();
     let mut coming = PlannedCapacity::default();
     let ram = plan.machine.ram_bytes;
-    for group in &plan.groups {
+    for part in &plan.groups {
         let mut new = false;
-        for planned in group.steps.iter().filter(|planned| !planned.done) {
+        for planned in part.steps.iter().filter(|planned| !planned.done) {
             if let Step::SwapOff(off) = &planned.step {
                 others.extend(host.swap_on(&off.path)?.map(|swap| swap.path));
             }
             new |= matches!(planned.step, Step::SwapOn(_));
         }
-        let name = group.name.strip_prefix("tier.").filter(|_| new);
+        let name = part.name.strip_prefix("tier.").filter(|_| new);
         if let Some(tier) = name.and_then(|name| plan.config.tier(name)) {
             match &tier.kind {
                 Kind::Ram(device) => {
@@ -227,15 +227,15 @@ pub fn down(
     }
     let mut failed: Vec<(String, Error)> = Vec::new();
     for &index in leaving.iter().rev() {
-        let group = &run.journal.records()[index].group;
+        let part = &run.journal.records()[index].group;
         // A step left in place needs the earlier ones of its part, and those of no tier.
         let is_needed = |(failed, _): &(String, Error)| {
-            PlanPart::current(failed) == PlanPart::current(group) || !PlanPart::is_tier(group)
+            PlanPart::current(failed) == PlanPart::current(part) || !PlanPart::is_tier(part)
         };
         if failed.iter().any(is_needed) {
             continue;
         }
-        let group = group.clone();
+        let part = part.clone();
         let result = match run.is_stopped() {
             true => Err(Error::Interrupted {
                 after: String::new(),
@@ -247,7 +247,7 @@ pub fn down(
             Err(Error::Interrupted { .. }) => {
                 failed
                     .iter()
-                    .for_each(|(group, err)| run.tell_left(group, err));
+                    .for_each(|(part, err)| run.tell_left(part, err));
                 return Err(Error::Interrupted {
                     after: "the rest is still set up: zmeld down carries on".to_owned(),
                 });
@@ -255,9 +255,9 @@ pub fn down(
             Err(err) => {
                 // The first is what it ends with.
                 if !failed.is_empty() {
-                    run.tell_left(&group, &err);
+                    run.tell_left(&part, &err);
                 }
-                failed.push((group, err));
+                failed.push((part, err));
             }
         }
     }
@@ -287,8 +287,8 @@ fn is_of_file(step: &Step) -> bool {
 /// The indexes of the records that [`down`] takes back, ascending.
 fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
-        let group = PlanPart::current(&record.group);
-        only.is_none_or(|only| only.iter().any(|tier| group == PlanPart::of_tier(tier)))
+        let part = PlanPart::current(&record.group);
+        only.is_none_or(|only| only.iter().any(|tier| part == PlanPart::of_tier(tier)))
     };
     let any_tier_stays = records
         .iter()
@@ -314,13 +314,13 @@ struct Run<'a> {
     found: Vec<Record>,
     /// Records of those that it took back, in the order in which they were applied.
     removed: Vec<Record>,
-    /// The groups of which it took something back.
+    /// The parts of which it took something back.
     touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
     /// Remains of steps that were taken back, in words.
     remains: Vec<String>,
-    /// Whether something of a group that failed could not be taken back.
+    /// Whether something of a part that failed could not be taken back.
     is_left: bool,
     report: Report,
 }
@@ -359,8 +359,8 @@ impl Run<'_> {
         (self.listener)(Event::Note { text: &text });
     }
 
-    fn tell_left(&mut self, group: &str, err: &Error) {
-        let text = format!("{group}: {err}");
+    fn tell_left(&mut self, part: &str, err: &Error) {
+        let text = format!("{part}: {err}");
         (self.listener)(Event::Note { text: &text });
     }
 
@@ -368,7 +368,7 @@ impl Run<'_> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
-    fn context<T>(&mut self, group: &str, reversible: impl FnOnce(&mut StepContext<'_>) -> T) -> T {
+    fn context<T>(&mut self, part: &str, reversible: impl FnOnce(&mut StepContext<'_>) -> T) -> T {
         let records = self.journal.records().to_vec();
         let journal = &mut *self.journal;
         // Only a step that is applied has something to say, and its record is the last.
@@ -382,7 +382,7 @@ impl Run<'_> {
         let mut context = StepContext {
             host: self.host,
             records: &records,
-            group,
+            group: part,
             run: self.number,
             listener: &mut *self.listener,
             stop: self.stop,
@@ -419,24 +419,23 @@ impl Run<'_> {
             self.give_back(index)?;
         }
         let mut is_short = false;
-        for group in &plan.groups {
+        for part in &plan.groups {
             // An area stays on if the tier that was to take its place failed.
-            if group.name == take_over::GROUP && is_short {
+            if part.name == take_over::PART && is_short {
                 continue;
             }
-            let result = match self.apply_group(group) {
+            let result = match self.apply_part(part) {
                 Err(err)
-                    if (group.optional
-                        || plan.options.at_boot && PlanPart::is_tier(&group.name))
+                    if (part.optional || plan.options.at_boot && PlanPart::is_tier(&part.name))
                         && !matches!(err, Error::Interrupted { .. })
                         && !plan.is_dispensable(&err) =>
                 {
-                    is_short |= !group.optional;
-                    self.give_up(group, &err)
+                    is_short |= !part.optional;
+                    self.give_up(part, &err)
                 }
                 result => result,
             };
-            result.map_err(|err| (group.name.clone(), err))?;
+            result.map_err(|err| (part.name.clone(), err))?;
         }
         self.retire(plan)
     }
@@ -445,8 +444,8 @@ impl Run<'_> {
     fn retire(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
         for &index in plan.replaced.iter().rev() {
             let record = &plan.records[index];
-            let group = PlanPart::current(&record.group);
-            let is_kept = self.report.skipped.iter().any(|it| it.group == group);
+            let part = PlanPart::current(&record.group);
+            let is_kept = self.report.skipped.iter().any(|it| it.group == part);
             let at = self.journal.records().iter().position(|it| it == record);
             let Some(at) = at.filter(|_| !is_kept) else {
                 continue;
@@ -458,26 +457,26 @@ impl Run<'_> {
 
     /// Takes a record back for the plan; a device that another is in the place of may stay.
     fn give_back(&mut self, index: usize) -> Result<(), (String, Error)> {
-        let Record { group, step, .. } = self.journal.records()[index].clone();
+        let Record {
+            group: part, step, ..
+        } = self.journal.records()[index].clone();
         match self.take_back(index) {
             // No page is in it any more.
-            Err(err)
-                if PlanPart::current(&group) != group && matches!(step, Step::AddDevice(_)) =>
-            {
+            Err(err) if PlanPart::current(&part) != part && matches!(step, Step::AddDevice(_)) => {
                 self.is_left = true;
-                self.tell_left(PlanPart::current(&group), &err);
+                self.tell_left(PlanPart::current(&part), &err);
                 Ok(())
             }
-            result => result.map_err(|err| (group, err)),
+            result => result.map_err(|err| (part, err)),
         }
     }
 
-    fn apply_group(&mut self, group: &PlanPart) -> Result<(), Error> {
-        for (at, planned) in group.steps.iter().enumerate() {
+    fn apply_part(&mut self, part: &PlanPart) -> Result<(), Error> {
+        for (at, planned) in part.steps.iter().enumerate() {
             // Two codecs of a list may have the same parameters.
-            let count = group.steps[..=at].iter();
+            let count = part.steps[..=at].iter();
             let count = count.filter(|it| it.step == planned.step).count();
-            let is_it = |it: &&Record| it.group == group.name && it.step == planned.step;
+            let is_it = |it: &&Record| it.group == part.name && it.step == planned.step;
             if self.journal.records().iter().filter(is_it).count() >= count {
                 continue;
             }
@@ -486,18 +485,18 @@ impl Run<'_> {
                     after: String::new(),
                 });
             }
-            self.apply(&group.name, planned)?;
+            self.apply(&part.name, planned)?;
         }
         Ok(())
     }
 
-    fn apply(&mut self, group: &str, planned: &Planned) -> Result<(), Error> {
+    fn apply(&mut self, part: &str, planned: &Planned) -> Result<(), Error> {
         let step = &planned.step;
-        (self.listener)(Event::Applying { group, step });
-        let found = self.context(group, |context| step.reversible().before(context));
+        (self.listener)(Event::Applying { group: part, step });
+        let found = self.context(part, |context| step.reversible().before(context));
         let (before, identity) = found?;
         let record = Record {
-            group: group.to_owned(),
+            group: part.to_owned(),
             step: step.clone(),
             done: false,
             before,
@@ -509,7 +508,7 @@ impl Run<'_> {
             state.complete = false;
             state.records.push(record.clone());
         })?;
-        let outcome = self.context(group, |context| {
+        let outcome = self.context(part, |context| {
             let applied = step.reversible().apply(context, &record);
             applied.map(|()| context.made.take())
         })?;
@@ -520,24 +519,24 @@ impl Run<'_> {
             }
         })?;
         if record.is_change() {
-            self.report.applied.push(Done::new(group, planned));
+            self.report.applied.push(Done::new(part, planned));
         }
         Ok(())
     }
 
     fn take_back(&mut self, index: usize) -> Result<(), Error> {
         let record = self.journal.records()[index].clone();
-        let group = record.group.clone();
-        self.touched.push(group.clone());
+        let part = record.group.clone();
+        self.touched.push(part.clone());
         (self.listener)(Event::Undoing {
-            group: &group,
+            group: &part,
             step: &record.step,
         });
         // From here on it may hold in part only: whoever comes after a kill must
         // not take it for done. That it cannot be written must not keep anybody
         // from going back.
         let _ = self.journal.note(|state| state.records[index].done = false);
-        let undone = self.context(&group, |context| {
+        let undone = self.context(&part, |context| {
             record.step.reversible().undo(context, &record)
         });
         if let Err(err) = undone {
@@ -577,19 +576,19 @@ impl Run<'_> {
         self.report.not_undone.push(done);
     }
 
-    /// Takes back all of an optional group that failed, but for the device that it was to
-    /// replace, and goes on. A step that cannot be taken back costs no other group its place
+    /// Takes back all of an optional part that failed, but for the device that it was to
+    /// replace, and goes on. A step that cannot be taken back costs no other part its place
     /// either.
-    fn give_up(&mut self, group: &PlanPart, err: &Error) -> Result<(), Error> {
+    fn give_up(&mut self, part: &PlanPart, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
         let mut taken_back = Ok(());
-        let old = PlanPart::replaced(&group.name);
+        let old = PlanPart::replaced(&part.name);
         let has_old = self.journal.records().iter().any(|it| it.group == old);
         for index in (0..count).rev() {
             let record = &self.journal.records()[index];
             let is_shared = has_old && matches!(record.step, Step::LoadModule(_));
-            if taken_back.is_ok() && record.group == group.name && !is_shared {
+            if taken_back.is_ok() && record.group == part.name && !is_shared {
                 taken_back = self.take_back(index);
             }
         }
@@ -605,20 +604,20 @@ impl Run<'_> {
             }
             Ok(()) => {}
         }
-        self.report.applied.retain(|done| done.group != group.name);
-        self.report.undone.retain(|done| done.group != group.name);
+        self.report.applied.retain(|done| done.group != part.name);
+        self.report.undone.retain(|done| done.group != part.name);
         self.report
             .not_undone
-            .retain(|done| done.group != group.name);
+            .retain(|done| done.group != part.name);
         self.report.skipped.push(Skipped {
-            group: group.name.clone(),
+            group: part.name.clone(),
             reason,
         });
         Ok(())
     }
 
     /// Takes back what this run applied, and puts back what it removed for it.
-    fn back_out(&mut self, err: Error, group: &str) -> Error {
+    fn back_out(&mut self, err: Error, part: &str) -> Error {
         self.stop = None;
         self.force = false;
         let after = match self.go_back() {
@@ -635,7 +634,7 @@ impl Run<'_> {
         match err {
             Error::Interrupted { .. } => Error::Interrupted { after },
             err => Error::Step {
-                group: group.to_owned(),
+                group: part.to_owned(),
                 source: Box::new(err),
                 after,
             },
@@ -643,11 +642,11 @@ impl Run<'_> {
     }
 
     /// Takes back what this run applied, and compares what was recorded before it of the
-    /// groups that it touched with what is there. Steps that it had taken back are written down
+    /// parts that it touched with what is there. Steps that it had taken back are written down
     /// as they were before: those still in place stay, since an attribute of a device
     /// that could not be removed cannot be set twice.
     ///
-    /// A group that cannot be put back does not stop the others; but somebody else's area keeps its
+    /// A part that cannot be put back does not stop the others; but somebody else's area keeps its
     /// place then, or nothing might be swapped to.
     fn go_back(&mut self) -> Result<(), Error> {
         for index in (0..self.journal.records().len()).rev() {
@@ -656,8 +655,8 @@ impl Run<'_> {
             }
         }
         let removed = std::mem::take(&mut self.removed);
-        let mut groups = self.journal.records().iter().map(|it| it.group.as_str());
-        if !removed.is_empty() || groups.any(|it| it != PlanPart::current(it)) {
+        let mut parts = self.journal.records().iter().map(|it| it.group.as_str());
+        if !removed.is_empty() || parts.any(|it| it != PlanPart::current(it)) {
             let found = &mut self.found;
             self.journal.change(|state| {
                 state.records.extend(removed);
@@ -665,12 +664,12 @@ impl Run<'_> {
             })?;
         }
         let mut first = Ok(());
-        let mut groups = PlanPart::recorded(&self.found);
-        groups.retain(|group| self.touched.contains(&group.name));
-        for group in groups {
+        let mut parts = PlanPart::recorded(&self.found);
+        parts.retain(|part| self.touched.contains(&part.name));
+        for part in parts {
             let is_off = |it: &Planned| matches!(it.step, Step::SwapOff(_));
-            if first.is_ok() || !group.steps.iter().any(is_off) {
-                first = first.and(self.restore(&group));
+            if first.is_ok() || !part.steps.iter().any(is_off) {
+                first = first.and(self.restore(&part));
             }
         }
         first?;
@@ -690,17 +689,12 @@ impl Run<'_> {
         });
     }
 
-    fn restore(&mut self, group: &PlanPart) -> Result<(), Error> {
-        let found = compare(
-            self.host,
-            group,
-            self.journal.records(),
-            OnUnreadable::Fails,
-        )?;
+    fn restore(&mut self, part: &PlanPart) -> Result<(), Error> {
+        let found = compare(self.host, part, self.journal.records(), OnUnreadable::Fails)?;
         for &index in found.removed.iter().rev() {
             self.take_back(index)?;
         }
-        self.apply_group(group)
+        self.apply_part(part)
     }
 
     /// Steps that were recorded as done before the run and are not now.

@@ -142,8 +142,8 @@ impl State {
                 Ok(record) if is_ours || record.only_ends() => state.records.push(record),
                 _ => {
                     let step = zmeld_linux::text::short(&told["step"].to_string());
-                    let group = told["group"].as_str().unwrap_or("a part that is not named");
-                    let step = format!("{group}: a step of another version, {step}");
+                    let part = told["group"].as_str().unwrap_or("a part that is not named");
+                    let step = format!("{part}: a step of another version, {step}");
                     left.push(step.replace(char::is_control, "?"));
                 }
             }

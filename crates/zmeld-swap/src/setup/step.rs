@@ -23,7 +23,7 @@ use zmeld_config::{Cipher, Discard, RamDriver};
 pub enum DeviceRef {
     /// One that was there before, or a file.
     Path(PathBuf),
-    /// The RAM device that this group added.
+    /// The RAM device that this part added.
     Added,
     /// The encrypted mapping of that name.
     Mapped(String),
@@ -258,7 +258,7 @@ impl Step {
         }
     }
 
-    /// Whether it is changed alone, while what its group made is in use.
+    /// Whether it is changed alone, while what its part made is in use.
     pub fn is_live(&self) -> bool {
         match self {
             Step::SetValue(_) => true,
@@ -267,7 +267,7 @@ impl Step {
         }
     }
 
-    /// Whether it replaces another one of its group: both are about the same.
+    /// Whether it replaces another one of its part: both are about the same.
     pub fn replaces(&self, other: &Step) -> bool {
         match (self, other) {
             (Step::SetValue(one), Step::SetValue(other)) => one.path == other.path,

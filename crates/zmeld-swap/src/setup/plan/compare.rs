@@ -43,16 +43,16 @@ impl Plan {
         }
         let mut in_place = Vec::new();
         let mut replaced: Vec<usize> = Vec::new();
-        for group in &self.groups {
-            let found = compare(host, group, &self.records, doubt)?;
-            let is_replaced = self.is_replaced(host, group, &found);
+        for part in &self.groups {
+            let found = compare(host, part, &self.records, doubt)?;
+            let is_replaced = self.is_replaced(host, part, &found);
             replaced.extend(found.removed.iter().filter(|_| is_replaced));
             in_place.push(found.in_place);
             removed.extend(found.removed);
         }
         for index in replaced {
-            let group = &mut self.records[index].group;
-            *group = PlanPart::replaced(group);
+            let part = &mut self.records[index].group;
+            *part = PlanPart::replaced(part);
         }
         removed.sort_unstable();
         let records = &self.records;
@@ -62,14 +62,14 @@ impl Plan {
         let undone = removed.iter().rev().chain(replaced.iter().rev());
         let undone = undone.map(|&index| &records[index]);
         let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
-        for (group, in_place) in self.groups.iter_mut().zip(in_place) {
-            let mut kept = group
+        for (part, in_place) in self.groups.iter_mut().zip(in_place) {
+            let mut kept = part
                 .steps
                 .iter()
                 .zip(&in_place)
                 .filter(|(_, is_so)| **is_so);
             let is_on = kept.any(|(it, _)| matches!(it.step, Step::SwapOn(_)));
-            for (planned, is_in_place) in group.steps.iter_mut().zip(in_place) {
+            for (planned, is_in_place) in part.steps.iter_mut().zip(in_place) {
                 if is_in_place {
                     planned.done = true;
                     continue;
@@ -92,9 +92,9 @@ impl Plan {
 
     /// Whether the zram device that a part loses is swapped to until the new one is: it has
     /// a number of its own, so that both are there for a while, where they share no drive.
-    fn is_replaced(&self, host: &Host, group: &PlanPart, found: &Compared) -> bool {
+    fn is_replaced(&self, host: &Host, part: &PlanPart, found: &Compared) -> bool {
         let goes = found.removed.iter().map(|&index| &self.records[index]);
-        let comes = group.steps.iter().zip(&found.in_place);
+        let comes = part.steps.iter().zip(&found.in_place);
         let comes = comes.filter(|it| !it.1).map(|it| &it.0.step);
         let mut steps = goes.map(|it| &it.step).chain(comes);
         let adds = |it: &&Step| matches!(it, Step::AddDevice(_));
@@ -103,10 +103,10 @@ impl Plan {
             Step::SetAttribute(set) => set.with.is_none(),
             step => matches!(step, Step::MakeSwap(_) | Step::SwapOn(_)),
         };
-        let name = PlanPart::replaced(&group.name);
+        let name = PlanPart::replaced(&part.name);
         let is_anew = steps.clone().filter(adds).count() == 2 && steps.all(is_of_zram);
         let is_second = self.records.iter().any(|it| it.group == name);
-        is_anew && !is_second && self.is_on(host, &group.name)
+        is_anew && !is_second && self.is_on(host, &part.name)
     }
 
     /// Whether a device is swapped to that has this name on record.
@@ -121,7 +121,7 @@ impl Plan {
         let mut removed = Vec::new();
         for (index, record) in self.records.iter().enumerate() {
             let name = &record.group;
-            if self.groups.iter().any(|group| group.name == *name) || !self.speaks_of(name) {
+            if self.groups.iter().any(|part| part.name == *name) || !self.speaks_of(name) {
                 continue;
             }
             // An optional tier that runs stays, though it could not be set up again now: the

@@ -129,7 +129,7 @@ pub(super) fn plan(
 impl Planner<'_> {
     /// Whether zmeld made it a swap area, or would have made the file, and whoever did wrote
     /// nothing into it.
-    fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {
+    fn was_begun(&self, disk: &DiskSwap, part: &str) -> bool {
         let path = match disk.source() {
             Source::Device(location) => location.path(),
             Source::File { path, .. } => path,
@@ -137,7 +137,7 @@ impl Planner<'_> {
         let device = DeviceRef::Path(path.clone());
         let is_made = |it: &Record| matches!(&it.step, Step::MakeSwap(it) if it.device == device);
         let is_file = disk.size.is_some();
-        self.recorded(group).any(is_made) || is_file && is_unwritten(self.host, &path)
+        self.recorded(part).any(is_made) || is_file && is_unwritten(self.host, &path)
     }
 
     /// Signatures of a place once the changes of earlier runs are taken back; none where they made
@@ -194,26 +194,26 @@ impl Planner<'_> {
     }
 
     /// Refuses a place that another tier has by another name.
-    pub(super) fn must_be_free(&mut self, path: &Path, group: &str) -> Result<(), Error> {
+    pub(super) fn must_be_free(&mut self, path: &Path, part: &str) -> Result<(), Error> {
         let resolved = self.host.resolved(path);
         if let Some((_, other)) = self.places.iter().find(|it| it.0 == resolved) {
             let problem = format!("{other} has it already");
             let way_out = "each tier needs a place of its own: name another";
             return Err(Error::place(path, problem, way_out));
         }
-        self.places.push((resolved, group.to_owned()));
+        self.places.push((resolved, part.to_owned()));
         Ok(())
     }
 
     /// Warns that an active area keeps its priority.
-    fn warn_of_priority(&mut self, group: &str, path: &Path, active: &SwapArea, wanted: i16) {
+    fn warn_of_priority(&mut self, part: &str, path: &Path, active: &SwapArea, wanted: i16) {
         if wanted < 0 || active.priority == i32::from(wanted) {
             return;
         }
         let (shown, pasted) = (path.display(), shell::path(path));
         self.warn(
             FindingId::Priorities,
-            &format!("{group}.priority"),
+            &format!("{part}.priority"),
             format!(
                 "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
                  so; to change it: swapoff {pasted}, then zmeld up",
@@ -223,7 +223,7 @@ impl Planner<'_> {
     }
 
     /// A header that another page size was made for is not kept.
-    fn tell_of_page_size(&mut self, group: &str, path: &Path) {
+    fn tell_of_page_size(&mut self, part: &str, path: &Path) {
         let header = SwapHeader::read(self.host, path);
         let other = header.filter(|it| it.page_bytes != page_size() as u64);
         self.problems.extend(other.map(|it| {
@@ -233,12 +233,12 @@ impl Planner<'_> {
                 path.display(),
                 bytes(it.page_bytes)
             );
-            Finding::new(Severity::Notice, group, what)
+            Finding::new(Severity::Notice, part, what)
         }));
     }
 
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
-    fn warn_of_size(&mut self, group: &str, path: &Path, size: Option<&Size>) {
+    fn warn_of_size(&mut self, part: &str, path: &Path, size: Option<&Size>) {
         let (Some(size), Ok(meta)) = (size, self.host.tree().metadata(path)) else {
             return;
         };
@@ -253,7 +253,7 @@ impl Planner<'_> {
         let (shown, pasted) = (path.display(), shell::path(path));
         self.problems.push(Finding::new(
             Severity::Warning,
-            format!("{group}.size"),
+            format!("{part}.size"),
             format!(
                 "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a \
                  new one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
@@ -264,7 +264,7 @@ impl Planner<'_> {
     }
 
     /// The path of a device that is there, or was when it was set up.
-    pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
+    pub(super) fn device(&self, location: &Location, part: &str) -> Result<PathBuf, Error> {
         let path = location.path();
         if self.host.exists(&path) {
             // The drive of an experiment is made of a file of its own, in a folder for all.
@@ -273,10 +273,7 @@ impl Planner<'_> {
             }
             return Ok(path);
         }
-        if self
-            .recorded(group)
-            .any(|it| it.step.place() == Some(&path))
-        {
+        if self.recorded(part).any(|it| it.step.place() == Some(&path)) {
             return Ok(path);
         }
         Err(Error::place(

@@ -56,7 +56,7 @@ impl Plan {
         Error::planned(refused).map_or(plan, Err)
     }
 
-    /// Plans, too, where some tiers cannot be: those are left as they are. The groups of
+    /// Plans, too, where some tiers cannot be: those are left as they are. The parts of
     /// those, each with what keeps it from being planned; and the plan of the others.
     ///
     /// # Errors
@@ -133,14 +133,14 @@ impl Plan {
         draft.warnings();
         let only = draft.options.only.clone();
         let Planner {
-            groups,
+            groups: parts,
             skipped,
             problems,
             ..
         } = draft;
         let mut plan = Plan {
             config: config.clone(),
-            groups,
+            groups: parts,
             skipped,
             problems,
             only,
@@ -193,29 +193,27 @@ impl Plan {
         })
     }
 
-    /// Whether the plan decides about a recorded group that is not in it: with `only`,
+    /// Whether the plan decides about a recorded part that is not in it: with `only`,
     /// other tiers are left as they are, and so is what was done for them.
-    pub fn speaks_of(&self, group: &str) -> bool {
+    pub fn speaks_of(&self, part: &str) -> bool {
         let Some(only) = &self.only else {
             return true;
         };
-        match PlanPart::current(group) {
+        match PlanPart::current(part) {
             // Of the tiers, those in RAM need it, and zswap does not suffer it.
             ram::ZSWAP_OFF => {
                 let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
                 tiers.any(|tier| !tier.kind.is_on_disk())
             }
-            take_over::GROUP => false,
-            group if PlanPart::is_tier(group) => {
-                only.iter().any(|it| group == PlanPart::of_tier(it))
-            }
+            take_over::PART => false,
+            part if PlanPart::is_tier(part) => only.iter().any(|it| part == PlanPart::of_tier(it)),
             _ => true,
         }
     }
 
     /// Whether everything that is planned is in place, and nothing else.
     pub fn is_done(&self) -> bool {
-        let mut steps = self.groups.iter().flat_map(|group| &group.steps);
+        let mut steps = self.groups.iter().flat_map(|part| &part.steps);
         steps.all(|planned| planned.done) && self.undone.is_empty()
     }
 
@@ -258,7 +256,7 @@ impl Planner<'_> {
         };
         match result {
             Ok(()) if steps.steps.is_empty() => {}
-            Ok(()) => self.groups.push(steps.group(tier.swap.optional)),
+            Ok(()) => self.groups.push(steps.part(tier.swap.optional)),
             Err(err) if tier.swap.optional => self.skipped.push(Skipped {
                 group: name,
                 reason: err.to_string(),

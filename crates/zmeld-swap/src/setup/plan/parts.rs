@@ -35,17 +35,17 @@ pub struct Done {
 impl Done {
     /// A step of that part of the plan. A value of the whole machine is told with its reason: the
     /// configuration may not name it.
-    pub fn new(group: &str, planned: &Planned) -> Done {
-        let mut done = Done::step(group, &planned.step);
+    pub fn new(part: &str, planned: &Planned) -> Done {
+        let mut done = Done::step(part, &planned.step);
         if matches!(planned.step, Step::SetValue(_)) {
             done.words += &format!(" ({})", planned.reason);
         }
         done
     }
 
-    fn step(group: &str, step: &Step) -> Done {
+    fn step(part: &str, step: &Step) -> Done {
         Done {
-            group: group.to_owned(),
+            group: part.to_owned(),
             step: step.describe(),
             words: step.words(),
             restores: None,
@@ -272,7 +272,7 @@ fn as_lines<S: serde::Serializer>(problems: &[Finding], serializer: S) -> Result
 }
 
 impl PlanPart {
-    /// The name of a tier's group.
+    /// The name of a tier's part.
     pub fn of_tier(tier: &str) -> String {
         format!("tier.{tier}")
     }
@@ -289,7 +289,7 @@ impl PlanPart {
 
     /// Recorded steps as parts of a plan.
     pub(crate) fn recorded(records: &[Record]) -> Vec<PlanPart> {
-        let mut groups: Vec<PlanPart> = Vec::new();
+        let mut parts: Vec<PlanPart> = Vec::new();
         for record in records {
             let planned = Planned {
                 step: record.step.clone(),
@@ -298,19 +298,19 @@ impl PlanPart {
                 done: record.done,
                 passed_over: false,
             };
-            match groups.iter_mut().find(|it| it.name == record.group) {
-                Some(group) => group.steps.push(planned),
-                None => groups.push(PlanPart {
+            match parts.iter_mut().find(|it| it.name == record.group) {
+                Some(part) => part.steps.push(planned),
+                None => parts.push(PlanPart {
                     name: record.group.clone(),
                     optional: false,
                     steps: vec![planned],
                 }),
             }
         }
-        groups
+        parts
     }
 
-    /// Whether a group of that name is a tier's.
+    /// Whether a part of that name is a tier's.
     pub fn is_tier(name: &str) -> bool {
         name.starts_with("tier.")
     }
@@ -354,7 +354,7 @@ pub(super) struct Planner<'a> {
     pub options: &'a Options,
     pub groups: Vec<PlanPart>,
     pub skipped: Vec<Skipped>,
-    /// The drives and files of the tiers so far, each with its tier's group.
+    /// The drives and files of the tiers so far, each with its tier's part.
     pub places: Vec<(PathBuf, String)>,
     /// Bytes of the swap files that are to be made, by file system.
     pub new_files: BTreeMap<u64, u64>,
@@ -379,11 +379,11 @@ impl Planner<'_> {
         areas.flatten().map(|area| area.path).collect()
     }
 
-    /// The steps of a group that were begun in earlier runs.
-    pub fn recorded<'b>(&'b self, group: &'b str) -> impl Iterator<Item = &'b Record> {
+    /// The steps of a part that were begun in earlier runs.
+    pub fn recorded<'b>(&'b self, part: &'b str) -> impl Iterator<Item = &'b Record> {
         self.records
             .iter()
-            .filter(move |record| PlanPart::current(&record.group) == group)
+            .filter(move |record| PlanPart::current(&record.group) == part)
     }
 }
 
@@ -402,7 +402,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    pub fn group(self, optional: bool) -> PlanPart {
+    pub fn part(self, optional: bool) -> PlanPart {
         PlanPart {
             name: self.name.to_owned(),
             optional,
@@ -414,7 +414,7 @@ impl<'a> Steps<'a> {
         self.add_over(step, reason, None);
     }
 
-    /// A step that sets an attribute of the device that the group added.
+    /// A step that sets an attribute of the device that the part added.
     pub fn set(&mut self, attribute: &str, value: impl ToString, reason: impl Into<String>) {
         self.add(
             Step::SetAttribute(SetAttribute::new(attribute, value)),

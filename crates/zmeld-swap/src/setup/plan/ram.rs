@@ -110,7 +110,7 @@ impl Plan {
     /// Limits below what a device in use takes already, which would refuse each write from
     /// then on.
     pub(super) fn limits_in_use(&self, host: &Host) -> Vec<Finding> {
-        let found = self.groups.iter().filter_map(|group| {
+        let found = self.groups.iter().filter_map(|part| {
             let adds = |it: &Planned| it.done && matches!(it.step, Step::AddDevice(_));
             let limits = |it: &Planned| match &it.step {
                 Step::SetAttribute(set) if set.attribute == LIMIT && it.is_open() => {
@@ -118,16 +118,16 @@ impl Plan {
                 }
                 _ => None,
             };
-            let limit = group.steps.iter().find_map(limits)?;
-            group.steps.iter().find(|it| adds(it))?;
-            let device = added(host, &self.records, &group.name).ok()??;
+            let limit = part.steps.iter().find_map(limits)?;
+            part.steps.iter().find(|it| adds(it))?;
+            let device = added(host, &self.records, &part.name).ok()??;
             let stat = host.read(format!("/sys/block/{device}/mm_stat")).ok()?;
             let used = MmStat::parse(&stat)?.memory_used_bytes;
-            let tier = group.name.strip_prefix("tier.")?;
+            let tier = part.name.strip_prefix("tier.")?;
             (limit < used).then(|| {
                 Finding::new(
                     Severity::Critical,
-                    format!("{}.memory_limit", group.name),
+                    format!("{}.memory_limit", part.name),
                     format!(
                         "{device} takes {} for its pages now: with {} each write to it would fail, \
                          and what is to be swapped out would stay in RAM; write more, or empty it \
@@ -281,7 +281,7 @@ impl Planner<'_> {
             .as_ref()
             .is_some_and(|zswap| zswap.is_enabled);
         let recorded = self.recorded(ZSWAP_OFF).next().is_some();
-        let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
+        let there = self.groups.iter().any(|part| part.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
             return;
         }
@@ -292,7 +292,7 @@ impl Planner<'_> {
             "zswap would take the pages first, and the RAM device only those that it evicts",
             Some("Y".to_owned()),
         );
-        self.groups.push(steps.group(false));
+        self.groups.push(steps.part(false));
     }
 }
 

@@ -13,7 +13,7 @@ use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 
 use super::parts::{areas, PlanPart, Planner, Steps};
 
-pub(crate) const GROUP: &str = "take-over";
+pub(crate) const PART: &str = "take-over";
 
 /// The discard option that the areas' tool sets: the kernel does not say it of an area that is on.
 /// None where its devices differ in that.
@@ -32,12 +32,10 @@ impl Planner<'_> {
     /// without being asked for again.
     pub(super) fn take_over(&mut self) -> Result<(), Error> {
         let others = self.others_in_ram();
-        let recorded = self
-            .recorded(GROUP)
-            .filter_map(|record| match &record.step {
-                Step::SwapOff(off) => Some(off.clone()),
-                _ => None,
-            });
+        let recorded = self.recorded(PART).filter_map(|record| match &record.step {
+            Step::SwapOff(off) => Some(off.clone()),
+            _ => None,
+        });
         let mut taken: Vec<SwapOff> = recorded.collect();
         let known = taken.len();
         let sure = self.replaces_for_certain();
@@ -64,7 +62,7 @@ impl Planner<'_> {
         for off in &mut taken[known..] {
             off.discard = discard;
         }
-        let mut steps = Steps::new(GROUP, self.records);
+        let mut steps = Steps::new(PART, self.records);
         for off in taken {
             let was = others.iter().find(|other| off.path == other.area.path);
             let reason = match was {
@@ -77,7 +75,7 @@ impl Planner<'_> {
             };
             steps.add(Step::SwapOff(off), reason);
         }
-        self.groups.push(steps.group(false));
+        self.groups.push(steps.part(false));
         self.comes_again_at_boot(found.as_ref());
         Ok(())
     }
@@ -86,7 +84,7 @@ impl Planner<'_> {
     /// optional could fail, and nothing would be swapped to.
     fn replaces_for_certain(&self) -> bool {
         let mut tiers = self.groups.iter();
-        tiers.any(|group| PlanPart::is_tier(&group.name) && !group.optional)
+        tiers.any(|part| PlanPart::is_tier(&part.name) && !part.optional)
     }
 
     /// Says what sets the other area up again at the next boot.
@@ -101,7 +99,7 @@ impl Planner<'_> {
         // No warning to accept: who accepts a second device is not told of one at boot.
         self.problems.push(Finding::new(
             Severity::Warning,
-            GROUP,
+            PART,
             format!(
                 "the earlier set-up returns at the next boot; this switches it off: {}",
                 ways.join("; ")
@@ -142,8 +140,8 @@ impl Planner<'_> {
                     "no tier is certain to take its place: one that is not optional takes it over"
                 }
             };
-            let group = PlanPart::of_tier(asked.name.as_str());
-            let (severity, comes) = match self.is_active(&asked.kind, &group) {
+            let part = PlanPart::of_tier(asked.name.as_str());
+            let (severity, comes) = match self.is_active(&asked.kind, &part) {
                 true => (Severity::Warning, "this tier is"),
                 false => (Severity::Critical, "this tier would come"),
             };
@@ -155,7 +153,7 @@ impl Planner<'_> {
                 self.problem(
                     severity,
                     warning,
-                    &group,
+                    &part,
                     format!(
                         "{} is swapped to already ({}), and {comes} beside it: {what}; \
                          {way_out}",
@@ -168,8 +166,8 @@ impl Planner<'_> {
     }
 
     /// Whether it is on, as an earlier run set it up.
-    fn is_active(&self, kind: &Kind, group: &str) -> bool {
-        let mut recorded = self.recorded(group);
+    fn is_active(&self, kind: &Kind, part: &str) -> bool {
+        let mut recorded = self.recorded(part);
         match kind {
             Kind::Zswap(_) => {
                 let zswap = self.machine.zswap.as_ref();

@@ -15,7 +15,7 @@ use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
 use super::parts::{Planner, Steps};
 
-const GROUP: &str = "tunables";
+const PART: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
 const PAGE_CLUSTER: &str = "page-cluster";
 const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need; \
@@ -32,7 +32,7 @@ fn rough(rate: f64) -> String {
 impl Planner<'_> {
     pub(super) fn tunables(&mut self) -> Result<(), Error> {
         let wanted = &self.config.tunables;
-        let mut steps = Steps::new(GROUP, self.records);
+        let mut steps = Steps::new(PART, self.records);
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
             let (severity, what) = match self.host.root() == Path::new("/") {
@@ -80,7 +80,7 @@ impl Planner<'_> {
             );
         }
         if !steps.steps.is_empty() {
-            self.groups.push(steps.group(false));
+            self.groups.push(steps.part(false));
         }
         Ok(())
     }
@@ -138,7 +138,7 @@ impl Planner<'_> {
     }
 
     fn recorded_value(&self, name: &str) -> Option<String> {
-        self.recorded(GROUP).find_map(|record| match &record.step {
+        self.recorded(PART).find_map(|record| match &record.step {
             Step::SetValue(set) if set.path.ends_with(name) => Some(set.value.clone()),
             _ => None,
         })

@@ -232,7 +232,7 @@ fn disk_groups(host: &Host) -> Result<Vec<u32>, Error> {
 }
 
 /// The device that a step works on, by the kernel's own name. It is held to what it was
-/// when the step was begun, and when an earlier one of the group wrote to it.
+/// when the step was begun, and when an earlier one of the part wrote to it.
 pub(super) fn same_device(
     context: &StepContext<'_>,
     device: &DeviceRef,

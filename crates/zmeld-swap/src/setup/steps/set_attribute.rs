@@ -1,4 +1,4 @@
-//! An attribute of the RAM device that the group added. It goes with the device; where
+//! An attribute of the RAM device that the part added. It goes with the device; where
 //! that stays in use, it becomes as the kernel has it. Contents of a drive that it names
 //! are lost.
 

@@ -177,7 +177,7 @@ pub(crate) fn areas<'a>(
 }
 
 impl StepContext<'_> {
-    /// Whether the device that this group added is still swapped to by it.
+    /// Whether the device that this part added is still swapped to by it.
     pub(crate) fn is_in_use(&self) -> Result<bool, Error> {
         let area = areas(self.host, self.records, self.ours()).next();
         Ok(area.transpose()?.is_some())
