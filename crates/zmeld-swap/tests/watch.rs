@@ -24,7 +24,7 @@ use zmeld_swap::setup::step::{MadeDevice, Record, Step};
 use zmeld_swap::setup::steps::AddDevice;
 use zmeld_swap::status::findings::findings;
 use zmeld_swap::status::outstanding::Outstanding;
-use zmeld_swap::status::page::{self, Status};
+use zmeld_swap::status::{page, Status};
 use zmeld_swap::watch::{is_short, meld, Error, Watcher};
 use zmeld_tests::machine;
 use zmeld_tests::script::{self, Outcome, Script};

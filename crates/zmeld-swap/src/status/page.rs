@@ -1,81 +1,17 @@
-//! A status: all that was read, what is wrong, and how people read it.
-
-use std::path::Path;
+//! A status as people read it.
 
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::observe::{
-    Accounting, Difference, Guarded, Headroom, Lately, Observation, ObservedKind, Reclaimed, Since,
-    Swap, TierState,
+    Difference, Guarded, Headroom, Lately, Observation, ObservedKind, Reclaimed, Since, Swap,
+    TierState,
 };
-use serde::Serialize;
 use zmeld_config::advice::codec::JUDGED_FROM;
-use zmeld_config::Config;
-use zmeld_linux::Host;
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
-use crate::status::findings::{findings as find, Finding, FindingId, Severity};
-use crate::status::outstanding::{Asked, Outstanding};
-
-/// The JSON of `zmeld.status/2`.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Status {
-    /// The tiers, in the order in which a page meets them.
-    pub tiers: Vec<TierState>,
-    /// Use of RAM.
-    pub accounting: Accounting,
-    /// How much more programs can take.
-    pub headroom: Headroom,
-    /// Why the numbers of a tier differ.
-    pub differences: Vec<Difference>,
-    /// Problems, the gravest first.
-    pub findings: Vec<Finding>,
-    /// All that was read.
-    pub observation: Observation,
-    /// Reason why the configuration was not compared with; absent: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub configuration_problem: Option<String>,
-    /// Reason why the journal of `zmeld up` was not read; absent: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub journal_problem: Option<String>,
-}
-
-impl Status {
-    /// Looks at a machine and compares it with its configuration, or says what is wrong
-    /// with that; and the file that was named for it, where one was.
-    pub fn read(host: &Host, config: Result<&Config, String>, named: Option<&Path>) -> Status {
-        // A faulty file asks for nothing.
-        let outstanding = Outstanding::read(host, config.as_ref().ok().copied(), named);
-        let observation = Observation::read(host, rustix::param::page_size() as u64);
-        let tiers = observation.named_tiers(outstanding.applied.as_ref());
-        let mut findings = find(&observation, &outstanding);
-        if let Err(why) = &config {
-            findings.insert(0, unread(why, &outstanding.asked));
-        }
-        Status {
-            accounting: observation.accounting(),
-            headroom: observation.headroom(&tiers),
-            tiers,
-            differences: observation.differences(),
-            findings,
-            observation,
-            configuration_problem: config.err(),
-            journal_problem: outstanding.journal_problem,
-        }
-    }
-}
-
-/// Nothing of what the file asks for is set up, watched or compared.
-fn unread(why: &str, asked: &Asked) -> Finding {
-    Finding::of_machine(
-        "configuration",
-        "it cannot be used: the next boot and the next zmeld up refuse it",
-        why,
-        format!("{} names each mistake", asked.command("config check")),
-    )
-    .of(FindingId::ConfigurationUnread)
-}
+use crate::status::findings::{Finding, FindingId, Severity};
+use crate::status::Status;
 
 pub fn document(status: &Status) -> Document {
     let mut document = Document::new("zmeld status").lead(lead(status));
@@ -521,6 +457,8 @@ pub fn tone(severity: Severity) -> Tone {
 mod tests {
     use super::*;
     use zmeld_config::finding::Remedy;
+    use zmeld_config::Config;
+    use zmeld_linux::Host;
     use zmeld_report::Style;
 
     /// A command that writes a new file fails when it is typed a second time.

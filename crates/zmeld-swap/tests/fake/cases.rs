@@ -13,7 +13,7 @@ use zmeld_swap::setup::execute::{self, Done, Removal, Report};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::plan::{Leaving, Options, Plan, Skipped, StandIn};
 use zmeld_swap::setup::Error;
-use zmeld_swap::status::page::{self, Status};
+use zmeld_swap::status::{page, Status};
 use zmeld_tests::script::{self, unescaped, Outcome, Script};
 
 use crate::as_lines;

@@ -43,11 +43,7 @@ const PRINTED: &[Printed] = &[
     ("plan", "zmeld.plan/1", of::<super::setup::PlanBody>),
     ("up", "zmeld.up/1", of::<super::setup::RunBody>),
     ("down", "zmeld.down/1", of::<super::setup::RunBody>),
-    (
-        "status",
-        "zmeld.status/2",
-        of::<zmeld_swap::status::page::Status>,
-    ),
+    ("status", "zmeld.status/2", of::<zmeld_swap::status::Status>),
     ("config show", "zmeld.config/1", of::<super::config::Shown>),
     ("meld", "zmeld.meld/1", of::<super::meld::PassBody>),
     ("bench run", "zmeld.bench/2", of::<Experiment>),

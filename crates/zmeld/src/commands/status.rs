@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use zmeld_swap::status::findings::Severity;
-use zmeld_swap::status::page::{self, Status};
+use zmeld_swap::status::{page, Status};
 
 use super::setup::names;
 use crate::args::{no_machine, MachineArgs};

@@ -19,7 +19,7 @@ use zmeld_report::units::{bytes, count, percent, MISSING};
 use zmeld_report::{Column, Document, Section, Style, Table};
 use zmeld_swap::observe::{Activity, LimitedGroup, Observation};
 use zmeld_swap::status::findings::Severity;
-use zmeld_swap::status::page::{self, Status};
+use zmeld_swap::status::{page, Status};
 
 use crate::args::MachineArgs;
 use crate::commands::status;
