@@ -140,13 +140,13 @@ fn product(a: u64, b: u64) -> u128 {
 /// spares no more than `kept` above them.
 fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
     /// A group above the one that is looked at.
-    struct Above {
+    struct KeptAbove {
         kept: u64,
         /// Remaining bytes of its own, and of all groups below it.
         own: u64,
         below: u64,
     }
-    fn leave(above: &mut Vec<Above>, depth: usize) -> u64 {
+    fn leave(above: &mut Vec<KeptAbove>, depth: usize) -> u64 {
         let mut stays = 0;
         while above.len() > depth {
             stays = above.pop().map_or(0, |it| it.own.max(it.below));
@@ -177,7 +177,7 @@ fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
             group.number("memory.swap.max")?,
             group.number("memory.min")?,
         );
-        let kept = above.last().map_or(u64::MAX, |it: &Above| it.kept);
+        let kept = above.last().map_or(u64::MAX, |it: &KeptAbove| it.kept);
         let kept = least.map_or(kept, |least| least.min(kept));
         let over = swapped
             .zip(most)
@@ -190,7 +190,7 @@ fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
             _ => 0,
         };
         let own = own.max(over);
-        above.push(Above { kept, own, below });
+        above.push(KeptAbove { kept, own, below });
     }
     Ok(swapped_bytes.saturating_sub(leave(&mut above, 0)))
 }
