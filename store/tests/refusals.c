@@ -248,6 +248,25 @@ static void sums_planted(struct zm_store *store)
 	check_store(store, ZM_CHECK_CONTENTS, "after sums were wrong", 0);
 }
 
+/* Twenty faults are told, and how many more there are. */
+static void many_planted(void)
+{
+	struct zm_store_options options = test_options("lz4", 40, ZM_MELD_OFF);
+	struct zm_store *store = test_store(&options, 0);
+	u32 i;
+
+	for (i = 0; i < 20; i++)
+		store->slots[i].value = 5;
+	expect_said(store, "slot 19: empty, but has a value");
+	EXPECT(!strstr(said, "more"));
+	store->slots[20].value = 5;
+	expect_said(store, "... and 1 more");
+	EXPECT(!strstr(said, "slot 20"));
+	for (i = 0; i <= 20; i++)
+		store->slots[i].value = 0;
+	zm_store_destroy(store);
+}
+
 /* Names, and nothing of what was said before. */
 static void told(struct zm_store *store)
 {
@@ -602,6 +621,7 @@ int main(void)
 	EXPECT(prepared == 1);
 	zm_store_destroy(store);
 	EXPECT(!prepared);
+	many_planted();
 	no_memory_for_a_store();
 	no_memory_to_send_away();
 	no_memory_for(meld_all);
