@@ -245,14 +245,20 @@ fn unclosed_lists(text: &str) -> Vec<Range<usize>> {
             found.extend(first.map(|first| *first..last));
             open.clear();
         }
-        let mut quote = None;
-        for (place, c) in line.char_indices() {
+        let (mut quote, mut is_value) = (None, !open.is_empty());
+        let mut letters = line.char_indices();
+        while let Some((place, c)) = letters.next() {
             match (quote, c) {
                 (None, '"' | '\'') => quote = Some(c),
+                (Some('"'), '\\') => {
+                    letters.next();
+                    continue;
+                }
                 (Some(open), c) if open == c => quote = None,
                 (Some(_), _) => continue,
                 (None, '#') => break,
-                (None, '[' | '{') if open.is_empty() && !line[..place].contains('=') => {}
+                (None, '=') => is_value = true,
+                (None, '[' | '{') if !is_value => {}
                 (None, '[') => open.push(begins),
                 (None, '{') => open.push(IN_TABLE),
                 (None, ']' | '}') => {
@@ -263,6 +269,10 @@ fn unclosed_lists(text: &str) -> Vec<Range<usize>> {
             if !c.is_whitespace() {
                 last = at + place + c.len_utf8();
             }
+        }
+        // A text without its closing quote: the parser names that.
+        if quote.is_some() {
+            open.clear();
         }
         at += line.len();
     }
@@ -280,7 +290,10 @@ const NOT_OF_NAMES: [char; 7] = ['[', ']', '{', '}', ',', '"', '\''];
 pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>) {
     let mut legible = source.text.clone();
     let mut found = Vec::new();
-    for list in unclosed_lists(&legible) {
+    if DeTable::parse_recoverable(&legible).1.is_empty() {
+        return (legible, found);
+    }
+    for list in unclosed_lists(&legible).into_iter().take(MISTAKES_MAX) {
         found.push((
             list.end,
             "a list has no closing bracket; end it with ]".to_owned(),
@@ -419,7 +432,10 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
         }
         _ if line.starts_with(';') => "a comment begins with #".to_owned(),
         _ if message.starts_with("missing comma between array") => {
-            "a comma is missing between items of a list".to_owned()
+            match before_comment(rest).contains('=') {
+                true => "a list above is not closed, or a text in it".to_owned(),
+                false => "a comma is missing between items of a list".to_owned(),
+            }
         }
         _ if message.starts_with(NO_VALUE) && line.contains(':') => {
             match line

@@ -141,8 +141,8 @@ fn gain_words(result: &ScanResult) -> String {
     };
     if (read as f64) < TOLD_FROM * result.ram_bytes as f64 {
         return format!(
-            "Only {} of pages were measured, {share} of RAM, too few to promise a gain: scan again \
-             under the usual load. ",
+            "Only {} of pages were measured, {share} of RAM, too few to promise a gain: scan the \
+             whole machine under its usual load. ",
             bytes(read)
         );
     }

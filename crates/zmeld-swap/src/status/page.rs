@@ -93,10 +93,15 @@ pub fn compressed(status: &Status, are: &str, saves: &str) -> Option<String> {
             "{pages} so far, too little to judge ({needed} are needed)"
         ));
     }
-    // As in the column "RAM taken"; where that was read a moment later it may be more.
-    let pools = status.tiers.iter().filter_map(|it| it.memory_used_bytes);
-    let pools = pools.sum::<u64>().min(taken);
-    let tables = match taken - pools {
+    // The column "RAM taken" is without tables.
+    let now = &status.observation;
+    let tables = now
+        .devices
+        .iter()
+        .map(|it| it.metadata_bytes(now.page_size));
+    let tables = tables.fold(0, u64::saturating_add).min(taken);
+    let pools = taken - tables;
+    let tables = match tables {
         0 => String::new(),
         tables => format!(" and {} of tables", bytes(tables)),
     };

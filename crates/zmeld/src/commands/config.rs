@@ -238,13 +238,9 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
         ..problem
     });
     let mut findings: Vec<Finding> = loaded.warnings.iter().cloned().chain(found).collect();
-    // A warning of tiers that nobody asked for is none of the file, nor is that they lack what a
-    // rule is for: others' devices may have it. What zmeld up refuses, it refuses whoever asked.
-    let of_devices = ["watch.recompress", "watch.writeback", "watch.meld"];
-    findings.retain(|it| match it.severity {
-        Severity::Critical => true,
-        _ => is_asked_for || it.place.is_some() && !of_devices.contains(&&*it.about),
-    });
+    // A warning of tiers that nobody asked for is none of the file; what zmeld up refuses, it
+    // refuses whoever asked.
+    findings.retain(|it| is_asked_for || it.place.is_some() || it.severity == Severity::Critical);
     Ok((loaded.in_order(findings), how))
 }
 
@@ -307,11 +303,14 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         );
     }
     if imported.config.tiers.is_empty() {
-        let which = match imported.left.is_empty() {
-            true => "no file that zmeld reads here sets up swap",
-            false => "nothing of it sets up swap on this machine (--root DIR reads another's)",
-        };
-        bail!("nothing to take over: {which}");
+        match &args.file {
+            Some(file) => bail!(
+                "nothing to take over: {} sets up no swap on this machine; --root DIR reads all \
+                 files of another",
+                file.display()
+            ),
+            None => bail!("nothing to take over: no file that zmeld reads here sets up swap"),
+        }
     }
     if args.root != Path::new("/") && !args.root.join("proc/meminfo").exists() {
         output::say(format_args!(

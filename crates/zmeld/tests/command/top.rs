@@ -257,7 +257,10 @@ fn what_is_on_the_screen_is_what_status_says() {
                 .as_u64()
                 .unwrap(),
         );
-        let saves = format!("{pages} into ");
+        let pools = tiers
+            .iter()
+            .filter_map(|tier| tier["memory_used_bytes"].as_u64());
+        let saves = format!("{pages} into {} and ", bytes(pools.sum()));
         let compressed = lines_of(&all[..last], "compressed");
         assert!(
             compressed.contains(&saves) && compressed.contains(", saves "),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Finding, Named, Severity, Tier};
+use zmeld_config::{Finding, Kind, Named, RamDriver, Severity, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
@@ -114,62 +114,76 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             undone => format!("take back {undone} steps and take {left}."),
         };
         let guard = match plan.config.watch.guard {
-            Some(_) => format!(
-                " zmeld enable{} starts the guard, too.",
-                profile_asked(body)
-            ),
-            None => String::new(),
+            Some(_) => " It does not start the guard: zmeld enable does.",
+            None => "",
         };
         format!("{what} {steps}{guard}")
     }
 }
 
-/// The profile as it was asked for.
-fn profile_asked(body: &PlanBody<'_>) -> String {
-    let name = body.profile_asked.map(Named::name);
-    name.map_or(String::new(), |name| format!(" --profile {name}"))
-}
-
-/// Whether some of a tier is there already.
-fn is_begun(plan: &Plan) -> bool {
-    let mut tiers = plan
-        .groups
-        .iter()
-        .filter(|group| PlanPart::is_tier(&group.name));
-    tiers.any(|group| group.steps.iter().any(|step| step.done))
+/// Whether a tier that compresses is at work already, and is to be changed.
+fn is_begun(body: &PlanBody<'_>) -> bool {
+    let plan = body.plan;
+    let is_on = |part: &PlanPart| {
+        let name = part.name.strip_prefix("tier.").unwrap_or_default();
+        let kind = plan.config.tier(name).map(|tier| &tier.kind);
+        part.steps
+            .iter()
+            .filter(|step| step.done)
+            .any(|done| match (kind, &done.step) {
+                (Some(Kind::Ram(_)), Step::SwapOn(_)) => true,
+                (Some(Kind::Zswap(_)), Step::SetValue(set)) => {
+                    set.path.ends_with("zswap/parameters/enabled")
+                }
+                _ => false,
+            })
+    };
+    !body.done && plan.groups.iter().any(is_on)
 }
 
 /// The compressed swap that would be set up and its gain; none where some of it is there already.
 fn gain_words(body: &PlanBody<'_>) -> Option<String> {
-    if is_begun(body.plan) {
+    if is_begun(body) {
         return None;
     }
-    let (what, gains, is_measured) = match body.recommendation {
+    let assumed = || " of pages that get 2 times smaller".to_owned();
+    let (what, gains, basis) = match body.recommendation {
         Some(to) => match (&to.sizing, &to.pool) {
-            (Some(sizing), _) => (to.words(), sizing.gains_bytes, sizing.measured),
+            (Some(sizing), _) => {
+                let basis = match (sizing.measured, sizing.is_thin) {
+                    (false, _) => assumed(),
+                    (true, true) => {
+                        let measured = bytes(sizing.measured_bytes);
+                        format!(" of pages like the {measured} that were measured")
+                    }
+                    (true, false) => String::new(),
+                };
+                (to.words(), sizing.gains_bytes, basis)
+            }
             (None, pool) => {
                 let pool = pool.as_ref()?;
-                (to.words(), pool.gains_bytes as i64, pool.measured)
+                let basis = if pool.measured {
+                    String::new()
+                } else {
+                    assumed()
+                };
+                (to.words(), pool.gains_bytes as i64, basis)
             }
         },
         None => {
             let sizings: Vec<_> = sizings_as_written(body).collect();
-            let what = sizings.iter().map(|(tier, sizing)| {
-                let kind = tier.kind.kind().name();
-                format!("{} ({kind}, {})", tier.name, bytes(sizing.size_bytes))
+            let what = sizings.iter().map(|(tier, driver, sizing)| {
+                let (driver, size) = (driver.name(), bytes(sizing.size_bytes));
+                format!("{} ({driver}, {size})", tier.name)
             });
             let what: Vec<_> = what.collect();
-            let gains = sizings.iter().map(|(_, sizing)| sizing.gains_bytes);
+            let gains = sizings.iter().map(|(_, _, sizing)| sizing.gains_bytes);
             (
                 (!what.is_empty()).then(|| what.join(" and "))?,
                 gains.sum(),
-                false,
+                assumed(),
             )
         }
-    };
-    let basis = match is_measured {
-        true => "",
-        false => " of pages that get 2 times smaller",
     };
     Some(format!(
         "set up {what}: a gain of {} when full{basis}",
@@ -177,17 +191,28 @@ fn gain_words(body: &PlanBody<'_>) -> Option<String> {
     ))
 }
 
-/// The devices in RAM of a configuration that somebody wrote; nothing was measured for it.
-fn sizings_as_written<'b>(body: &'b PlanBody<'_>) -> impl Iterator<Item = (&'b Tier, Sizing)> {
-    let (config, ram) = (&body.plan.config, body.plan.machine.ram_bytes);
+/// The devices in RAM of a configuration that somebody wrote, with the driver that each gets;
+/// nothing was measured for it.
+fn sizings_as_written<'b>(
+    body: &'b PlanBody<'_>,
+) -> impl Iterator<Item = (&'b Tier, RamDriver, Sizing)> {
+    let (plan, ram) = (body.plan, body.plan.machine.ram_bytes);
     let page_size = rustix::param::page_size() as u64;
-    config.in_ram().map(move |(tier, device)| {
+    plan.config.in_ram().map(move |(tier, device)| {
         let size = device.size.bytes(ram);
         let limit = device
             .memory_limit
             .map_or(u64::MAX, |limit| limit.bytes(ram));
-        let sizing = Sizing::limited(device.driver, size, limit, ram, page_size, None);
-        (tier, sizing)
+        let stand_in = plan
+            .stand_ins
+            .iter()
+            .any(|it| tier.name.to_string() == it.tier);
+        let driver = match stand_in {
+            true => RamDriver::Zram,
+            false => device.driver,
+        };
+        let sizing = Sizing::limited(driver, size, limit, ram, page_size, None);
+        (tier, driver, sizing)
     })
 }
 
@@ -195,7 +220,8 @@ fn sizings_as_written<'b>(body: &'b PlanBody<'_>) -> impl Iterator<Item = (&'b T
 fn outcome_as_written(body: &PlanBody<'_>) -> Option<Section> {
     let (config, ram) = (&body.plan.config, body.plan.machine.ram_bytes);
     let devices = sizings_as_written(body);
-    let devices = devices.map(|(tier, sizing)| format!("tier.{}: {}.", tier.name, sizing.words()));
+    let devices =
+        devices.map(|(tier, _, sizing)| format!("tier.{}: {}.", tier.name, sizing.words()));
     let zswap = config.zswap().and_then(|zswap| zswap.max_pool_percent);
     let zswap = zswap.map(|percent| {
         let most = bytes(ram / 100 * u64::from(percent));
@@ -213,13 +239,13 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     };
     let mut section = Section::new("What it comes to");
     let text = match (&recommendation.sizing, &recommendation.pool) {
-        _ if is_begun(body.plan) => {
+        _ if is_begun(body) => {
             "some of it is there already: zmeld status says what that gains".to_owned()
         }
         (Some(sizing), _) => sizing.words(),
         (None, pool) => pool.as_ref()?.words(),
     };
-    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun(body.plan)) {
+    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun(body)) {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
@@ -319,7 +345,8 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = section.into_iter().fold(document, Document::section);
     }
     let mut configuration = Section::new(&refused_title("Configuration")).code(body.toml);
-    let profile = profile_asked(body);
+    let profile = body.profile_asked.map(Named::name);
+    let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
     let is_ahead = !body.done && plan.refuse().is_ok();
     if body.recommendation.is_some() && is_ahead {
         // zswap has neither a codec that is measured nor a size.
