@@ -27,7 +27,7 @@ static void (*hook)(struct zm_store *store);
 static struct zm_store *hooked_store;
 /* The next page that the first codec makes has a byte wrong. */
 static struct zm_codec_ops lying;
-static bool lie;
+static bool lie, broken;
 static struct disk disk;
 /* What the store's clock says more than the machine's. */
 static s64 seconds_ahead;
@@ -57,6 +57,8 @@ static int lying_decompress(void *ctx, const struct zm_codec_params *params,
 	int err = zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
 						   dst, dst_size);
 
+	if (broken)
+		return -EBADMSG;
 	if (lie)
 		((u8 *)dst)[100] ^= 4;
 	return err;
@@ -732,6 +734,13 @@ static void try_damage(void)
 	lie = false;
 	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
 	EXPECT(test_info(store, 2).priority == HARDER);
+	/* One that does not decompress is counted. */
+	put(store, 4, text(4));
+	zm_store_stats(store, &stats);
+	broken = true;
+	EXPECT(recompress(store, 0, 0, 0).pages_damaged == 1);
+	broken = false;
+	EXPECT(test_stats(store).damaged == stats.damaged + 1);
 	close_store(store);
 }
 
