@@ -559,8 +559,12 @@ fn sizes(result: &ScanResult, codec: &CodecResult) -> Histogram {
 
 /// A point for each codec: the best stand at the top right.
 fn speeds(result: &ScanResult) -> Lines {
+    let title = "Up: compresses better; right: reads back faster";
     let plot = Lines::new(
-        "Codecs, * advised. Up: compresses better; right: reads back faster",
+        &match result.recommended {
+            Some(_) => format!("Codecs, * advised. {title}"),
+            None => format!("Codecs. {title}"),
+        },
         Axis::new("decompressed", Unit::MbPerSecond).from_zero(),
         Axis::new("ratio", Unit::Ratio).from_zero(),
     );

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
+use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_config::RamDriver;
-use zmeld_report::units::{count, plural};
+use zmeld_report::units::{bytes, count, plural};
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::facts::MachineFacts;
 use zmeld_scan::kernel::PoolModel;
@@ -264,6 +265,12 @@ fn document(report: &Report) -> Document {
                 1 => "1 page is".to_owned(),
                 pages => format!("{} pages are", count(pages)),
             }
+        ));
+    }
+    if measured * report.page_size < JUDGED_FROM {
+        lead.push_str(&format!(
+            " Times of so few pages are no measure: it takes {}.",
+            bytes(JUDGED_FROM)
         ));
     }
     if report.interrupted {

@@ -106,6 +106,9 @@ struct CompareArgs {
     /// Policies, the base first [default: the scenario's]
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...")]
     policies: Vec<String>,
+    /// Replications of each point
+    #[arg(long, value_name = "N")]
+    replications: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -135,9 +138,6 @@ struct ScenarioArgs {
     /// Seed of random numbers
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Replications of each point
-    #[arg(long, value_name = "N")]
-    replications: Option<u64>,
 }
 
 pub fn run(args: &NumaArgs) -> anyhow::Result<Outcome> {
@@ -196,7 +196,7 @@ pub struct RunBody<'a> {
 }
 
 fn run_one(args: &RunArgs, output: &Output) -> anyhow::Result<Outcome> {
-    let scenario = scenario(&args.scenario)?;
+    let scenario = scenario(&args.scenario, None)?;
     let policy = match &args.policy {
         Some(name) => name.parse()?,
         None => scenario.policies[0],
@@ -273,7 +273,7 @@ pub struct CompareBody<'a> {
 }
 
 fn compare(args: &CompareArgs, output: &Output) -> anyhow::Result<Outcome> {
-    let mut scenario = scenario(&args.scenario)?;
+    let mut scenario = scenario(&args.scenario, args.replications)?;
     if scenario.case.machine.nodes() <= 1 {
         bail!(
             "this machine has one node: there is nothing to migrate, and every policy comes out the same; \
@@ -398,7 +398,7 @@ fn policies(output: &Output) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn scenario(args: &ScenarioArgs) -> anyhow::Result<Scenario> {
+fn scenario(args: &ScenarioArgs, replications: Option<u64>) -> anyhow::Result<Scenario> {
     let source = match &args.scenario {
         Some(file) => ScenarioText::read(file)?,
         None => ScenarioText::new(String::new(), "built-in defaults".into())?,
@@ -411,7 +411,7 @@ fn scenario(args: &ScenarioArgs) -> anyhow::Result<Scenario> {
     if let Some(machine) = &args.machine {
         settings.push(("machine.from".into(), toml::Value::String(machine.clone())));
     }
-    for (path, value) in [("seed", args.seed), ("replications", args.replications)] {
+    for (path, value) in [("seed", args.seed), ("replications", replications)] {
         let Some(value) = value else { continue };
         let value = i64::try_from(value).with_context(|| format!("--{path} {value}: too large"))?;
         settings.push((path.into(), toml::Value::Integer(value)));

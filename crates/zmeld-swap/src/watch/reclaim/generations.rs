@@ -71,7 +71,11 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
     let bits =
         bits.and_then(|text| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
     match bits {
-        None => return Some("the kernel has no lru_gen (Linux 6.1, CONFIG_LRU_GEN)".to_owned()),
+        None => {
+            return Some(
+                "the kernel is built without CONFIG_LRU_GEN, or is older than Linux 6.1".to_owned(),
+            )
+        }
         Some(bits) if bits & WALKS != WALKS => {
             return Some(format!(
                 "lru_gen is off, or walks no page tables here (echo y > {ENABLED})"

@@ -682,6 +682,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         profile: profile.map(Profile::name),
         profile_asked: args.profile.profile,
         options: args.wanted.typed(),
+        is_here: is_here(&host),
         profile_hint: profile.and_then(|profile| profile.hint(&host, &wanted.config)),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,

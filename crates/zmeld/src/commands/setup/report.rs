@@ -35,6 +35,9 @@ pub struct PlanBody<'a> {
     /// The other options of the plan, as they are typed.
     #[serde(skip)]
     pub options: String,
+    /// Whether it is for the machine that it is typed on.
+    #[serde(skip)]
+    pub is_here: bool,
     /// What that profile adds.
     #[serde(skip)]
     pub profile_hint: Option<String>,
@@ -348,7 +351,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let profile = body.profile_asked.map(Named::name);
     let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
     let is_ahead = !body.done && plan.refuse().is_ok();
-    if body.recommendation.is_some() && is_ahead {
+    if body.recommendation.is_some() && is_ahead && body.is_here {
         // zswap has neither a codec that is measured nor a size.
         let sizing = body.recommendation.and_then(|to| to.sizing.as_ref());
         let may_differ = match sizing {

@@ -434,7 +434,9 @@ fn body(look: &Look, width: usize) -> Document {
     let document = match look.groups.as_deref() {
         None => document,
         Some([]) if look.status.observation.memory.swap_used_bytes() == 0 => document,
-        Some([]) => document.section(Section::new("").paragraph("No process has pages in swap.")),
+        Some([]) => {
+            document.section(Section::new("").paragraph("No process with pages in swap was found."))
+        }
         Some(groups) => document.section(Section::new("").table(look.whose(groups))),
     };
     let document = match look.status.findings.is_empty() {
