@@ -212,11 +212,7 @@ impl Feature {
         if takes_zword && device.is_some() {
             codecs.push(ZWORD.to_owned());
         }
-        // A device has its driver.
-        let presence = match device {
-            Some(_) => ModulePresence::Ready,
-            None => ModulePresence::read(host, driver.name(), dep),
-        };
+        let presence = ModulePresence::read(host, driver.name(), dep);
         Ok(Feature {
             ready: presence == ModulePresence::Ready,
             presence,

@@ -351,7 +351,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let profile = body.profile_asked.map(Named::name);
     let profile = profile.map_or(String::new(), |name| format!(" --profile {name}"));
     let is_ahead = !body.done && plan.refuse().is_ok();
-    if body.recommendation.is_some() && is_ahead && body.is_here {
+    if body.recommendation.is_some() && is_ahead {
         // zswap has neither a codec that is measured nor a size.
         let sizing = body.recommendation.and_then(|to| to.sizing.as_ref());
         let may_differ = match sizing {
@@ -362,9 +362,10 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
             None => "To keep this plan",
         };
         let text = format!(
-            "{may_differ}, run zmeld plan{profile}{} --toml --output /etc/zmeld.toml: zmeld up \
+            "{may_differ}, run zmeld plan{profile}{} --toml --output /etc/zmeld.toml{}: zmeld up \
              goes by that file.",
-            body.options
+            body.options,
+            if body.is_here { "" } else { " on that machine" }
         );
         configuration = configuration.advice(Tone::Neutral, text);
     }
