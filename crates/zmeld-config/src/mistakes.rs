@@ -241,8 +241,7 @@ fn unclosed_lists(text: &str) -> Vec<Range<usize>> {
             && head.starts_with(char::is_alphabetic)
             && !head.contains(NOT_OF_NAMES);
         if is_key || is_head {
-            let first = open.first().filter(|_| !open.contains(&IN_TABLE));
-            found.extend(first.map(|first| *first..last));
+            found.extend(begin_of(&open).map(|begin| begin..last));
             open.clear();
         }
         let (mut quote, mut is_value) = (None, !open.is_empty());
@@ -276,12 +275,17 @@ fn unclosed_lists(text: &str) -> Vec<Range<usize>> {
         }
         at += line.len();
     }
-    let first = open.first().filter(|_| !open.contains(&IN_TABLE));
-    found.extend(first.map(|first| *first..last));
+    found.extend(begin_of(&open).map(|begin| begin..last));
     found
 }
 
-/// In place of a line's begin: keys stand in braces, too.
+/// Where the outermost open list begins; none where a table is open, in which keys stand, too.
+fn begin_of(open: &[usize]) -> Option<usize> {
+    let first = open.first().copied();
+    first.filter(|_| !open.contains(&IN_TABLE))
+}
+
+/// In place of the begin of a list's line.
 const IN_TABLE: usize = usize::MAX;
 const NOT_OF_NAMES: [char; 7] = ['[', ']', '{', '}', ',', '"', '\''];
 

@@ -241,14 +241,15 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         return outcome_as_written(body);
     };
     let mut section = Section::new("What it comes to");
+    let is_begun = is_begun(body);
     let text = match (&recommendation.sizing, &recommendation.pool) {
-        _ if is_begun(body) => {
+        _ if is_begun => {
             "some of it is there already: zmeld status says what that gains".to_owned()
         }
         (Some(sizing), _) => sizing.words(),
         (None, pool) => pool.as_ref()?.words(),
     };
-    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun(body)) {
+    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun) {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
