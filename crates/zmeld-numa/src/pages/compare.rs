@@ -52,7 +52,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         .section(settings)
 }
 
-/// Below this share of run time, memory on other nodes costs next to nothing.
+/// Below this share of run time, what memory on other nodes costs is not worth a remark.
 const NEXT_TO_NOTHING: f64 = 0.01;
 
 /// How much of the time memory on other nodes costs under the base, and so how much there is to
@@ -64,14 +64,14 @@ fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
     let share = remote_ms / all_ms;
     let judged = match share {
         share if share > NEXT_TO_NOTHING => {
-            ": no policy can save more of it. Total time lasts until the last process ends; it can \
-             change by more, since processes then run in another order"
+            ", and no policy can save more than that. Total time lasts until the last process \
+             ends; it can change by more, since processes then run in another order"
         }
-        share if share > 0.0 => ": next to nothing, and so is all that a policy can save",
+        share if share > 0.0 => ", and no policy can save more than that",
         _ => return String::new(),
     };
     format!(
-        " Under {base} memory on other nodes costs {} of the processes' run time{judged}.",
+        " Under {base}, accesses to other nodes cost {} of the processes' run time{judged}.",
         zmeld_report::units::percent(share)
     )
 }
@@ -167,12 +167,13 @@ fn policies_table(
         Column::ratio("slowdown").with_interval() => cell(mean("slowdown")),
         Column::percent("local accesses").with_interval() => cell(mean("local_share")),
         Column::count("pages moved").with_interval() => cell(mean("numa_pages_migrated")),
-        Column::count("pages back and forth").with_interval() => cell(mean("ping_pong_pages")),
+        Column::count("ping-pong pages").with_interval() => cell(mean("ping_pong_pages")),
     );
     table.note(
         "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair. \
          Slowdown: a process's time over that which it takes alone with all memory local; the mean \
-         of all processes, which differs widely as some short ones wait long.",
+         of all processes, which differs widely as some short ones wait long. Ping-pong pages \
+         went back to the node that they had come from.",
     );
     table
 }
@@ -276,11 +277,11 @@ mod tests {
             ("processes = 256", "faster than no-balancing"),
             (
                 "processes = 256",
-                "of the processes' run time: next to nothing, and so is all",
+                "of the processes' run time, and no policy can save more than that.",
             ),
             (
                 "processes = 90\nrun_time_ms = 1000\naccess_share = 0.9\nreuse_share = 0.9",
-                "of the processes' run time: no policy can save more of it. Total time lasts",
+                "of the processes' run time, and no policy can save more than that. Total time lasts",
             ),
             ("", "384 processes of 50 KB"),
             (

@@ -562,12 +562,16 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
         )
     };
     Document::new("Recipes")
+        .lead(
+            "To begin with: zmeld bench size -- PROGRAM, for a program of your own that ends by \
+             itself; without one, zmeld bench run codecs.",
+        )
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
              what it needs beside root. All run without zmeld.ko; its variants are left \
-             out then, and melding compares nothing. For a program of your own that ends by \
-             itself: zmeld bench size -- PROGRAM, some 30 runs of it for each variant of the recipe \
-             size; the first run tells how many in all, and how long; --budget TIME ends them sooner.",
+             out then, and melding compares nothing. zmeld bench size runs a program some 30 times \
+             for each variant of the recipe size; the first run tells how many in all, and how long; \
+             --budget TIME ends them sooner.",
         ).paragraph(
             "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",
         ))
