@@ -225,15 +225,16 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
 /// nothing of that kernel is built.
 pub fn headers(
     log: &Log,
-    processor: &str,
-    cross: &str,
+    (processor, compiler): (&str, &str),
+    compiler_word: String,
     fragment: &'static str,
 ) -> Result<impl Fn() -> Command> {
     let source = source(log, "sid")?;
-    let build = workspace::work_folder(&format!("headers/{processor}"))?.canonicalize()?;
+    let build = workspace::work_folder(&format!("headers/{processor}-{compiler}"))?;
+    let build = build.canonicalize()?;
     let words = [
         format!("ARCH={processor}"),
-        format!("CROSS_COMPILE={cross}"),
+        compiler_word,
         format!("O={}", build.display()),
         // Without a kernel nobody knows what it exports.
         "KBUILD_MODPOST_WARN=1".to_owned(),

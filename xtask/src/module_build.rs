@@ -161,7 +161,7 @@ pub fn divisions_of_64_bits(
     make: &dyn Fn() -> Command,
     level: &str,
 ) -> Result<Vec<String>> {
-    let place = copy_of_sources(&format!("{name}{level}"), Flavour::Release)?;
+    let place = copy_of_sources(name, Flavour::Release)?;
     let mut command = make();
     command.arg(format!("M={}", place.display()));
     log.must(command.arg(format!("KCFLAGS={level}")).arg("modules"))?;

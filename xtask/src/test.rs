@@ -150,7 +150,7 @@ const PLAIN: &[PlainStep] = &[
     (Long, package_tests::TWICE, "what `dist` makes is the same to the byte when it is made elsewhere", package_tests::twice),
     (Long, package_tests::REPOSITORY, "signed repositories for apt and dnf, and what was changed in them", package_tests::repository),
     (Long, processors::STEP, "zword gives the same bytes on other processors, emulated", processors::test),
-    (Long, processors::MODULES, "zmeld.ko builds for i386 and arm, at -O2 and -Os", processors::modules),
+    (Long, processors::MODULES, "zmeld.ko builds for i386 and arm, by gcc and clang", processors::modules),
     (Long, processors::NARROW, "the store's C tests on i386 and armhf, emulated", processors::narrow),
 ];
 
