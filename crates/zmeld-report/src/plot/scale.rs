@@ -74,13 +74,25 @@ impl Scale {
         let mut told = String::new();
         let mut ticks = Vec::new();
         for tick in &self.ticks {
-            let text = self.unit.format(*tick);
+            let text = without_zeros(&self.unit.format(*tick));
             if text != told {
                 ticks.push(((self.at(*tick) * 10.0).round() / 10.0, text.clone()));
             }
             told = text;
         }
         ticks
+    }
+}
+
+/// A tick is round: `2.00 GiB` says no more than `2 GiB`.
+fn without_zeros(text: &str) -> String {
+    let Some((whole, rest)) = text.split_once('.') else {
+        return text.to_owned();
+    };
+    let unit = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    match rest[..rest.len() - unit.len()].trim_end_matches('0') {
+        "" => format!("{whole}{unit}"),
+        fraction => format!("{whole}.{fraction}{unit}"),
     }
 }
 
@@ -110,6 +122,20 @@ fn nice_step(raw: f64, unit: Unit) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn ticks_have_no_decimals_without_need() {
+        for (unit, top, expected) in [
+            (Unit::Bytes, 4.0 * 1024.0, "0 B, 1 KiB, 2 KiB, 3 KiB, 4 KiB"),
+            (Unit::Ratio, 2.0, "0x, 0.5x, 1x, 1.5x, 2x"),
+            (Unit::Number, 5e-12, "0, 1e-12, 2e-12, 3e-12, 4e-12, 5e-12"),
+        ] {
+            let axis = Axis::new("", unit).from_zero();
+            let scale = Scale::new(&axis, [top].into_iter(), (0.0, 1.0));
+            let told: Vec<String> = scale.ticks().into_iter().map(|(_, told)| told).collect();
+            assert_eq!(told.join(", "), expected);
+        }
+    }
 
     proptest! {
         #[test]
