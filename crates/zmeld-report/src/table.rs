@@ -245,6 +245,8 @@ pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
     notes: Vec<String>,
+    /// Where paths are whole that a terminal has no room for.
+    whole_with: Option<&'static str>,
 }
 
 impl Table {
@@ -255,6 +257,7 @@ impl Table {
             columns: Vec::new(),
             rows: Vec::new(),
             notes: Vec::new(),
+            whole_with: None,
         }
     }
 
@@ -328,6 +331,11 @@ impl Table {
     /// Adds a sentence below the table.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
+    }
+
+    /// The option with which paths are whole: a terminal that shortens one says so below the table.
+    pub fn whole_with(&mut self, option: &'static str) {
+        self.whole_with = Some(option);
     }
 
     /// Whether there are no rows.

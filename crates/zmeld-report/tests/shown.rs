@@ -206,6 +206,7 @@ fn paths() -> Table {
         None::<&str>,
         1u64
     ]);
+    table.whole_with("--json");
     table
 }
 

@@ -476,6 +476,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         false => section,
     };
     let mut table = programs(result, most);
+    table.whole_with("--json");
     let more = match result.programs.len().saturating_sub(most) {
         0 => String::new(),
         left => format!(" {} more: --programs.", count(left as u64)),

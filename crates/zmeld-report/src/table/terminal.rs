@@ -23,10 +23,17 @@ impl Table {
         if !self.title.is_empty() {
             out += &bold_lines(&text::running(&self.title), style);
         }
+        let mut shortened = None;
         if !self.columns.is_empty() {
-            Layout::new(self, style).write(&mut out);
+            let layout = Layout::new(self, style);
+            layout.write(&mut out);
+            let option = self.whole_with.filter(|_| layout.is_shortened());
+            shortened = option.map(|option| {
+                let columns = self.width();
+                format!("…: shortened; whole with {option}, or on a terminal of {columns} columns.")
+            });
         }
-        for note in &self.notes {
+        for note in self.notes.iter().chain(&shortened) {
             for line in text::wrap(&text::running(note), style.paragraph_width()) {
                 out.push_str(&style.dim(&line));
                 out.push('\n');
@@ -228,6 +235,15 @@ impl<'a> Layout<'a> {
             }
         }
         widths.iter().map(|width| (*width).max(1)).collect()
+    }
+
+    fn is_shortened(&self) -> bool {
+        let is_path = |at: usize| self.table.columns[at].kind == Kind::Path;
+        let is_in = |block: &Vec<usize>| {
+            let mut widths = block.iter().zip(self.fit(block));
+            widths.any(|(at, width)| is_path(*at) && self.contents[*at] > width)
+        };
+        self.blocks().iter().any(is_in)
     }
 
     /// Shortened paths of which several become the same: what tells them apart is in their middles.
