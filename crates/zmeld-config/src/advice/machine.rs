@@ -212,7 +212,11 @@ impl Feature {
         if takes_zword && device.is_some() {
             codecs.push(ZWORD.to_owned());
         }
-        let presence = ModulePresence::read(host, driver.name(), dep);
+        // A tree may lack the control class; a device has its driver all the same.
+        let presence = match device {
+            Some(_) => ModulePresence::Ready,
+            None => ModulePresence::read(host, driver.name(), dep),
+        };
         Ok(Feature {
             ready: presence == ModulePresence::Ready,
             presence,
