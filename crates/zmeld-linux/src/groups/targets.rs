@@ -68,19 +68,21 @@ pub struct Outlook {
     pub groups: Vec<String>,
     /// It names the root, whose own processes it is for, too.
     pub is_for_root: bool,
+    /// The machine has no control groups with a memory controller.
+    pub is_without_groups: bool,
 }
 
 /// Effect of a rule; none where that cannot be told.
 pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
     let Some(hierarchy) = Hierarchy::find(host).ok()? else {
         // All processes of a machine without groups are the root's own.
-        host.read_bytes("/proc/self/cgroup").ok()?;
         let all = rule.named.iter().chain(rule.protect);
         let unmatched = all.filter(|pattern| !pattern.matches("/"));
         return Some(Outlook {
             unmatched: unmatched.map(ToString::to_string).collect(),
             groups: Vec::new(),
             is_for_root: rule.named.iter().any(|pattern| pattern.matches("/")),
+            is_without_groups: true,
         });
     };
     let top = hierarchy.shown(&hierarchy.top);
@@ -89,6 +91,7 @@ pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
         unmatched: targets.unmatched,
         groups: targets.groups.into_values().collect(),
         is_for_root: rule.named.iter().any(|pattern| pattern.matches(&top)),
+        is_without_groups: false,
     })
 }
 

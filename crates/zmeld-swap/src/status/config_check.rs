@@ -245,6 +245,10 @@ pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
         // That is why.
         gaps.retain(|gap| gap.about != GUARD.key);
     }
+    if found.is_without_groups && gaps.is_empty() {
+        let what = format!("{}: the guard goes by users", reclaim::NO_GROUPS);
+        gaps.push(Finding::new(Severity::Notice, "watch.guard", what));
+    }
     gaps.extend(never.into_iter().map(|pattern| {
         let what = format!(
             "{pattern} is never ended: it is needed to get at the machine; remove it from end"
@@ -296,9 +300,14 @@ impl Names {
         let missing: Vec<String> = missing.iter().map(|name| format!("{name:?}")).collect();
         let why = match missing.is_empty() {
             true => "all that it names is protected".to_owned(),
+            false if found.is_without_groups => reclaim::NO_GROUPS.to_owned(),
             false => format!("no control group is called {} here now", missing.join(", ")),
         };
-        gaps.push(no_group(self.key, self.so_none, why));
+        let gap = no_group(self.key, self.so_none, why);
+        gaps.push(match found.is_without_groups {
+            true => gap.with("have them mounted, or remove it"),
+            false => gap,
+        });
         gaps
     }
 }

@@ -61,6 +61,10 @@ const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memor
 const CUT: &str =
     "there are too many control groups for lru_gen to list, and it leaves this one out";
 
+/// Message for a machine, or a copy of its files, without control groups.
+pub const NO_GROUPS: &str =
+    "there are no control groups with the memory controller below /sys/fs/cgroup";
+
 /// Message for a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
@@ -76,6 +80,7 @@ fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
              protected"
         }
         Err(err) => return Err(err.into()),
+        Ok(None) => NO_GROUPS,
         Ok(_) => {
             "memory is not in control groups of version 2 here; under systemd, boot with \
              systemd.unified_cgroup_hierarchy=1"
