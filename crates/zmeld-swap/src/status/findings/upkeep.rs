@@ -182,6 +182,9 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     found.map(DamonReclaim::beside_reclaim).collect()
 }
 
+/// How a program is kept running where no service manager has a unit for it.
+const AT_BOOT: &str = " (for each boot: without &, as inittab's respawn or a container's command)";
+
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn no_rule(view: &View) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -198,7 +201,9 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
                 Services::OpenRc if view.has_service("zmeld-watch") => {
                     "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch restart"
                 }
-                _ => "have zmeld watch started anew, and at each boot",
+                _ => &*format!(
+                    "stop zmeld watch where it runs, and start it: zmeld watch &{AT_BOOT}"
+                ),
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));
@@ -262,10 +267,13 @@ fn guarded_in_vain(view: &View) -> Vec<Finding> {
             "watch.guard",
             gap.what.as_str(),
             format!("{}: {}", gap.about, gap.why).trim_end_matches(": "),
-            format!(
-                "another name: {}; or remove it",
-                view.now.facts.list_groups()
-            ),
+            match view.now.facts.groups {
+                None => gap.remedy.clone(),
+                Some(_) => format!(
+                    "another name: {}; or remove it",
+                    view.now.facts.list_groups()
+                ),
+            },
         )
     })
     .collect()
@@ -294,9 +302,7 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
                     format!("rc-update add {unit} default"),
                     format!("rc-service {unit} start"),
                 ]),
-                Services::OpenRc | Services::Unknown => {
-                    format!("have {name} started at each boot, and kept running").into()
-                }
+                Services::OpenRc | Services::Unknown => format!("{name} &{AT_BOOT}").into(),
             },
         )
     };
