@@ -34,21 +34,15 @@ impl Planner<'_> {
         let wanted = &self.config.tunables;
         let mut steps = Steps::new(PART, self.records);
         let measured = self.measured_swappiness();
-        if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
-            let (severity, what) = match self.host.root() == Path::new("/") {
-                true => (
-                    Severity::Warning,
-                    "\"auto\" cannot be measured, since no drive may be read: vm.swappiness stays \
-                     as it is (write a number, 100 where swap is as fast as the file system, 133 \
-                     where it is twice as fast)",
-                ),
-                false => (
-                    Severity::Notice,
-                    "\"auto\" is measured by zmeld up on the machine itself, and not with --root",
-                ),
-            };
-            let found = Finding::new(severity, "tunables.swappiness", what);
-            self.problems.push(found);
+        let is_here = self.host.root() == Path::new("/");
+        if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() && is_here {
+            self.problems.push(Finding::new(
+                Severity::Warning,
+                "tunables.swappiness",
+                "\"auto\" cannot be measured, since no drive may be read: vm.swappiness stays as \
+                 it is (write a number, 100 where swap is as fast as the file system, 133 where it \
+                 is twice as fast)",
+            ));
         }
         let kept_free = unsupported::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);

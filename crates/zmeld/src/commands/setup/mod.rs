@@ -287,7 +287,7 @@ impl Origin {
         match self {
             Origin::Files(files) => files,
             Origin::SetUp => "what is set up",
-            Origin::Recommended => "recommended",
+            Origin::Recommended => "chosen by zmeld",
         }
     }
 }
@@ -673,11 +673,22 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         }
         return Ok((wanted.config, outcome));
     }
+    let is_left_to_up = !is_here(&host)
+        && plan.config.tunables.swappiness == Some(Swappiness::Auto)
+        && measured_swappiness(&plan).is_none();
+    let measured_there = match is_left_to_up {
+        true => Some(
+            host.read_optional("/proc/sys/vm/swappiness")?
+                .unwrap_or_default(),
+        ),
+        false => None,
+    };
     let is_undecided = wanted.recommendation.is_some() && args.profile.profile.is_none();
     let profile = is_undecided.then(|| Profile::of(&host, plan.machine.ram_bytes));
     let body = report::PlanBody {
         origin: &wanted.origin(),
-        done: plan.is_done(),
+        done: plan.is_done() && measured_there.is_none(),
+        measured_there,
         recommendation: wanted.recommendation.as_ref(),
         profile: profile.map(Profile::name),
         profile_asked: args.profile.profile,
@@ -696,7 +707,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     output::show(
         &args.format,
         || report::plan_document(&body),
-        || report::steps_table(&plan),
+        || report::steps_table(&body),
         ("zmeld.plan", 1),
         &body,
     )?;

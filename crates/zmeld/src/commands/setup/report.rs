@@ -6,7 +6,7 @@ use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
 use zmeld_config::{Finding, Kind, Named, RamDriver, Severity, Tier};
 use zmeld_report::units::bytes;
-use zmeld_report::{Column, Document, Section, Table, Tone};
+use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::{Plan, PlanPart};
 use zmeld_swap::setup::step::Step;
@@ -38,6 +38,10 @@ pub struct PlanBody<'a> {
     /// Whether it is for the machine that it is typed on.
     #[serde(skip)]
     pub is_here: bool,
+    /// `vm.swappiness` on another machine, where `zmeld up` measures and sets it: a step of that
+    /// run, though none of this plan.
+    #[serde(skip)]
+    pub measured_there: Option<String>,
     /// What that profile adds.
     #[serde(skip)]
     pub profile_hint: Option<String>,
@@ -54,16 +58,20 @@ pub struct PlanBody<'a> {
     pub plan: &'a Plan,
 }
 
-pub fn steps_table(plan: &Plan) -> Table {
-    let groups = plan.groups.iter();
+pub fn steps_table(body: &PlanBody<'_>) -> Table {
+    let groups = body.plan.groups.iter();
     let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
     let steps = steps.filter(|(_, planned)| !planned.passed_over);
     // Numbers count what is left to do.
-    let steps = steps.scan(0u64, |count, (group, planned)| {
-        *count += u64::from(planned.is_open());
-        Some((planned.is_open().then_some(*count), group, planned))
-    });
-    zmeld_report::table!("", for (number, group, planned) in steps,
+    let mut left = 0u64;
+    let mut number = |is_open: bool| {
+        left += u64::from(is_open);
+        match is_open {
+            true => left.to_string(),
+            false => "done".to_owned(),
+        }
+    };
+    let mut table = zmeld_report::table!("", for (group, planned) in steps,
         where {
             let is_so = |before: &String| {
                 matches!(&planned.step, Step::SetValue(set) if set.value == *before)
@@ -76,12 +84,18 @@ pub fn steps_table(plan: &Plan) -> Table {
                 (None, false) => String::new(),
             };
         }
-        Column::count("step") => number,
+        Column::text("step") => number(planned.is_open()),
         Column::text("part") => group.name.as_str(),
         Column::text("what") => planned.step.words(),
         Column::text("now") => now,
         Column::text("why") => planned.reason.as_str(),
-    )
+    );
+    if let Some(now) = &body.measured_there {
+        let what = "set vm.swappiness";
+        let why = "\"auto\": zmeld up measures it on that machine first";
+        table.row(cells![number(true), "tunables", what, now.trim(), why]);
+    }
+    table
 }
 
 /// The first reason for which `zmeld up` refuses the plan.
@@ -101,7 +115,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
         let mut open = steps.filter(|planned| planned.is_open());
-        let left = open.clone().count();
+        let left = open.clone().count() + usize::from(body.measured_there.is_some());
         let what = match gain_words(body) {
             Some(gain) => format!("zmeld up would {gain}. It would"),
             None => "zmeld up would".to_owned(),
@@ -109,7 +123,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         let steps = match plan.undone.len() {
             0 if left == 1 => {
                 let only = open.next().map(|planned| planned.step.words());
-                let only = only.unwrap_or_default();
+                let only = only.unwrap_or_else(|| "set vm.swappiness".to_owned());
                 format!("take 1 step: {only}; zmeld down takes it back.")
             }
             0 => format!("take {left} steps; zmeld down takes them back."),
@@ -317,7 +331,8 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
 pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let plan = body.plan;
     let machine = &plan.machine;
-    let count: usize = plan.groups.iter().map(|group| group.steps.len()).sum();
+    let count = plan.groups.iter().map(|group| group.steps.len());
+    let count = count.sum::<usize>() + usize::from(body.measured_there.is_some());
     let mut document = Document::new("zmeld plan")
         .lead(plan_lead(body, count))
         .provenance("configuration", body.origin)
@@ -343,7 +358,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         (!undone.is_empty()).then(|| Section::new(title).table(table))
     };
     let (last, first) = plan.undone.iter().partition(|done| is_last(done));
-    let steps = (count > 0).then(|| Section::new(&refused_title("Steps")).table(steps_table(plan)));
+    let steps = (count > 0).then(|| Section::new(&refused_title("Steps")).table(steps_table(body)));
     let first = taken_back("Taken back first", first);
     for section in [first, steps, taken_back("Taken back last", last)] {
         document = section.into_iter().fold(document, Document::section);
