@@ -98,7 +98,7 @@ impl Config {
         let mut next = 100;
         let areas = self.tiers.iter().filter(|it| !it.kind.kind().is_in_front());
         let areas = areas.map(|tier| {
-            let priority = tier.swap.priority.unwrap_or(next);
+            let priority = tier.swap.priority.map_or(next, |it| it.0);
             if priority >= 0 {
                 next = next.min((priority - 10).max(0));
             }

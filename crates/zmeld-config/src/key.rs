@@ -8,24 +8,28 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::choices::choices;
 
 /// A whole number from `LEAST` to `MOST`.
-pub(super) fn within<'de, const LEAST: i64, const MOST: i64, T, D>(
-    it: D,
-) -> Result<Option<T>, D::Error>
-where
-    T: TryFrom<i64>,
-    D: Deserializer<'de>,
-{
-    let number = Option::<i64>::deserialize(it)?;
-    if let Some(number) = number.filter(|it| !(LEAST..=MOST).contains(it)) {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "i64", bound(deserialize = "T: TryFrom<i64>"))]
+#[schemars(inline, !try_from)]
+pub struct Number<T, const LEAST: i64, const MOST: i64>(
+    #[schemars(range(min = LEAST, max = MOST))] pub T,
+);
+
+impl<T: TryFrom<i64>, const LEAST: i64, const MOST: i64> TryFrom<i64> for Number<T, LEAST, MOST> {
+    type Error = String;
+
+    fn try_from(number: i64) -> Result<Self, String> {
         let to = match MOST {
             i64::MAX => "on".to_owned(),
             most => format!("to {most}"),
         };
-        return Err(Error::custom(format!(
-            "is the number {number}; write a whole number from {LEAST} {to}"
-        )));
+        let within = T::try_from(number).ok().map(Number);
+        within
+            .filter(|_| (LEAST..=MOST).contains(&number))
+            .ok_or_else(|| {
+                format!("is the number {number}; write a whole number from {LEAST} {to}")
+            })
     }
-    Ok(number.and_then(|it| T::try_from(it).ok()))
 }
 
 pub(super) fn by<'de, T, D: Deserializer<'de>>(

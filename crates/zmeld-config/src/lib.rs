@@ -44,7 +44,7 @@ pub use codec::Codec;
 pub use config::Config;
 pub use encryption::{Cipher, Encryption, EncryptionKind};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
-pub use key::{name_of, Named};
+pub use key::{name_of, Named, Number};
 pub use load::{from_table, from_toml, Loaded};
 pub use location::Location;
 pub use settings::{

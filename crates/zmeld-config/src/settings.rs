@@ -7,7 +7,7 @@ use smart_default::SmartDefault;
 use toml::{Table, Value};
 use zmeld_linux::amount::Parse;
 
-use super::key::{absolute, within};
+use super::key::{absolute, Number};
 use super::{Bytes, GroupPattern, Percent, Span};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,25 +63,22 @@ fn yes_or_no(value: bool) -> String {
 )]
 #[serde(default, deny_unknown_fields)]
 pub struct Tunables {
-    /// How pages and cached files are weighed, 0 to 200.
+    /// How pages and cached files are weighed, 100 being even; [`"auto"`](setup.md#swappiness)
+    /// measures.
     pub swappiness: Option<Swappiness>,
-    /// How many pages are read at once, as a power of 2.
-    #[serde(deserialize_with = "within::<0, 10, _, _>")]
-    pub page_cluster: Option<u8>,
-    /// How early reclaim begins: how far the watermarks are apart, in ten-thousandths of memory.
-    #[serde(deserialize_with = "within::<1, 3000, _, _>")]
-    pub watermark_scale_factor: Option<u16>,
-    /// How much is reclaimed against fragmentation, beyond the watermark, in ten-thousandths of
-    /// memory; 0 is off.
-    #[serde(deserialize_with = "within::<0, 100000, _, _>")]
-    pub watermark_boost_factor: Option<u32>,
+    /// How many pages are read at once, as a power of 2. `accept = ["read-ahead"]` leaves it
+    /// alone.
+    pub page_cluster: Option<Number<u8, 0, 10>>,
+    /// How early reclaim begins, in ten-thousandths of memory.
+    pub watermark_scale_factor: Option<Number<u16, 1, 3000>>,
+    /// How much is reclaimed against fragmentation, 10000 being the high watermark.
+    pub watermark_boost_factor: Option<Number<u32, 0, 100000>>,
     /// How hard free memory is kept in one piece.
-    #[serde(deserialize_with = "within::<0, 100, _, _>")]
-    pub compaction_proactiveness: Option<u8>,
-    /// How readily names and inodes are dropped, 100 being even.
-    #[serde(deserialize_with = "within::<0, 1000, _, _>")]
-    pub vfs_cache_pressure: Option<u16>,
-    /// Memory for what cannot wait: how much is kept free.
+    pub compaction_proactiveness: Option<Number<u8, 0, 100>>,
+    /// How readily names and inodes are dropped; 100 is even.
+    pub vfs_cache_pressure: Option<Number<u16, 0, 1000>>,
+    /// Memory for what cannot wait, `vm.min_free_kbytes`; warned of from 5 % of RAM, refused from
+    /// 1/8.
     pub min_free: Option<Bytes>,
 }
 
@@ -104,12 +101,8 @@ pub enum Swappiness {
     /// fast as on the file system. Text: `auto`.
     Auto,
     /// 0 to 200.
-    #[serde(untagged, deserialize_with = "swappiness")]
-    Value(u8),
-}
-
-fn swappiness<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
-    within::<0, 200, _, _>(deserializer).map(Option::unwrap_or_default)
+    #[serde(untagged)]
+    Value(Number<u8, 0, 200>),
 }
 
 /// Settings of `zmeld watch`. Without rules it does nothing.
@@ -188,8 +181,7 @@ pub struct RecompressRule {
     #[serde(deserialize_with = "part_of_page")]
     pub threshold: Bytes,
     /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.10).
-    #[serde(deserialize_with = "within::<1, { i64::MAX }, _, _>")]
-    pub max_pages: Option<u64>,
+    pub max_pages: Option<Number<u64, 1, { i64::MAX }>>,
 }
 
 fn part_of_page<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {

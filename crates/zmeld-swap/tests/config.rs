@@ -6,7 +6,7 @@ mod keys;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use keys::{Key, KEYS};
+use keys::{keys, Key, KEYS};
 use zmeld_config::*;
 use zmeld_tests::script::{self, Outcome, Script};
 use zmeld_tests::shown::shown;
@@ -57,7 +57,12 @@ const EVERYTHING: &str = include_str!("config/everything.toml");
 
 #[test]
 fn what_is_written_comes_back() {
-    let config = read(EVERYTHING);
+    // A tunable that is a number needs no line there.
+    let missing = keys("Tunables").filter(|key| !EVERYTHING.contains(&key.name));
+    let numbers = missing.filter_map(|key| Some(format!("{} = {}\n", key.name, key.range?.1)));
+    let tunables = format!("[tunables]\n{}", numbers.collect::<String>());
+    let everything = EVERYTHING.replace("[tunables]\n", &tunables);
+    let config = read(&everything);
     let written = config.to_toml(&Comments::new());
     assert_eq!(read(&written), config, "{written}");
     // A second writing changes nothing.
@@ -76,7 +81,7 @@ fn what_is_written_comes_back() {
                     || (line.starts_with('[') && line.contains(&key.name))
             })
         };
-        assert!(there(EVERYTHING), "{key:?} is not tried");
+        assert!(there(&everything), "{key:?} is not tried");
         assert!(
             there(&written) || key.name == "enabled",
             "{key:?} is not written"
@@ -298,18 +303,41 @@ fn each_case_of_loading_comes_out_as_it_says() {
 
 const ZRAM: &str = "[tier.a]\nkind = \"zram\"\n";
 
+const MANUAL: &str = "../../../docs/keys.md";
+
+/// What a tunable does is its comment: with ZMELD_SHOW=1 it is written, with a row for a new number.
 #[test]
 fn the_key_tables_are_those_of_the_keys() {
-    let text = include_str!("../../../docs/keys.md");
-    let mut lines = text.lines();
+    let text = fs::read_to_string(Path::new("tests").join(MANUAL)).unwrap();
+    let (before, section) = text.split_once("\n## Tunables: ").unwrap();
+    let (head, old) = section.split_once("|---|---|---|---|\n").unwrap();
+    let (old, after) = old.split_once("\n\n").unwrap();
+    let is_row = |row: &str, key: &Key| row.starts_with(&format!("| `{}` | ", key.name));
+    let mut rows: Vec<String> = old.lines().map(str::to_owned).collect();
+    for key in keys("Tunables") {
+        let at = rows.iter().position(|row| is_row(row, key));
+        let at = at.unwrap_or_else(|| {
+            let (least, most) = key.range.expect("a row by hand");
+            rows.push(format!(
+                "| `{}` | {least} to {most} | left alone | new |",
+                key.name
+            ));
+            rows.len() - 1
+        });
+        let (columns, _) = rows[at].trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        let (first, rest) = key.comment.trim_end_matches('.').split_at(1);
+        rows[at] = format!("{columns} | {}{rest} |", first.to_lowercase());
+    }
+    let rows = rows.join("\n");
+    let now = format!("{before}\n## Tunables: {head}|---|---|---|---|\n{rows}\n\n{after}");
+    shown(MANUAL, &now);
+    let mut lines = now.lines();
     let mut rows = Vec::new();
     while lines.any(|line| line == "| key | takes | default | what it does |") {
         let table = lines.by_ref().skip(1);
         rows.extend(table.take_while(|line| line.starts_with('|')));
     }
-    let is_of = |row: &str, key: &Key| {
-        row.starts_with(&format!("| `{}` | ", key.name)) && row.contains(&*key.default)
-    };
+    let is_of = |row: &str, key: &Key| is_row(row, key) && row.contains(&*key.default);
     for key in KEYS.iter() {
         let has_row = rows.iter().any(|row| is_of(row, key));
         assert!(

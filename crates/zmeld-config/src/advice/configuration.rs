@@ -7,6 +7,7 @@ use crate::advice::size::{tenths, Sizing};
 use crate::advice::tier::{recommend, Choice, Facts, Recommendation};
 use crate::advice::tunables::SwapKinds;
 use crate::config::Config;
+use crate::key::Number;
 use crate::location::Location;
 use crate::settings::Swappiness;
 use crate::tier::{
@@ -86,7 +87,7 @@ impl Recommended {
             ..SwapKinds::default()
         };
         config.tunables.swappiness = Some(Swappiness::Auto);
-        config.tunables.page_cluster = kinds.page_cluster();
+        config.tunables.page_cluster = kinds.page_cluster().map(Number);
         Ok(Recommended {
             config,
             comments,

@@ -10,7 +10,7 @@ use zmeld_linux::amount::Span;
 use zmeld_linux::text_form;
 
 use crate::encryption::Encryption;
-use crate::key::within;
+use crate::key::Number;
 use crate::location::Location;
 
 /// A tier's name: a letter or digit, then letters, digits, `-` or `_`, at most 32.
@@ -65,8 +65,7 @@ pub struct Swap {
     pub optional: bool,
     /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
     /// order of the tiers decides: see [`Config::areas`](crate::Config::areas).
-    #[serde(deserialize_with = "within::<-1, 32767, _, _>")]
-    pub priority: Option<i16>,
+    pub priority: Option<Number<i16, -1, 32767>>,
     /// Which freed pages the device is told of.
     pub discard: Discard,
 }

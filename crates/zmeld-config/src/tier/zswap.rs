@@ -7,7 +7,7 @@ use super::swap::TierName;
 use crate::check::Check;
 use crate::codec::{respelt, Codec};
 use crate::finding::{FindingId, Severity};
-use crate::key::{by, within};
+use crate::key::{by, Number};
 use crate::settings::{kernel_values, KernelValue};
 
 /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
@@ -22,11 +22,9 @@ pub struct Zswap {
     /// How compressed pages are kept, where the kernel still has a choice (up to 6.17).
     pub zpool: Option<Zpool>,
     /// How much of RAM they may take, in percent.
-    #[serde(deserialize_with = "within::<1, 100, _, _>")]
-    pub max_pool_percent: Option<u8>,
+    pub max_pool_percent: Option<Number<u8, 1, 100>>,
     /// When pages are taken again after it was full: below so many percent of its limit.
-    #[serde(deserialize_with = "within::<0, 100, _, _>")]
-    pub accept_threshold_percent: Option<u8>,
+    pub accept_threshold_percent: Option<Number<u8, 0, 100>>,
     /// Cold pages go to disk before it is full.
     pub shrinker: Option<bool>,
     /// A page of one value is kept as that value, where the kernel still has the choice (up to

@@ -28,7 +28,7 @@ fn plan(rule: &RecompressRule, device: &Device, part: Option<u64>) -> Option<Pla
     }
     let most = rule
         .max_pages
-        .map_or(u64::MAX, |most| most.saturating_sub(part.unwrap_or(0)));
+        .map_or(u64::MAX, |most| most.0.saturating_sub(part.unwrap_or(0)));
     let names: Vec<_> = codecs.values().map(String::as_str).collect();
     let held = device.held.unwrap_or_default();
     Some(Plan {

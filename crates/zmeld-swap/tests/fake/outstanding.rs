@@ -2,12 +2,35 @@
 
 use crate::cases::machine;
 use crate::common::config;
+use serde_json::Value;
+use zmeld_config::Tunables;
 use zmeld_linux::lock::FileLock;
 use zmeld_swap::run_folder::WATCH_LOCK;
 
 const RULES: &str = "[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n";
 const ACCEPT: &str = "accept = [\"no-memory-limit\", \"read-ahead\"]\n";
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\n";
+
+#[test]
+fn each_tunable_that_is_a_number_is_set_and_taken_back() {
+    let schema = schemars::schema_for!(Tunables).to_value();
+    let bounds = |key: &Value| Some((key["minimum"].as_i64()?, key["maximum"].as_i64()?));
+    let keys = schema["properties"].as_object().unwrap().iter();
+    for (key, (least, most)) in keys.filter_map(|(key, of)| Some((key, bounds(of)?))) {
+        let file = |value: i64| format!("{ACCEPT}[tunables]\n{key} = {value}\n");
+        let name = &config(&file(most)).tunables.values()[0].name;
+        let path = format!("/proc/sys/vm/{name}");
+        let machine = machine("keys.txt", "every-key");
+        machine.put(&path, "7\n");
+        machine.up(&config(&file(most))).unwrap();
+        assert_eq!(machine.text(&path), format!("{most}\n"));
+        let found = [least, most].map(|value| machine.findings(&file(value)));
+        let is_unapplied = found.map(|all| all.iter().any(|it| it.name() == "not-applied"));
+        assert_eq!(is_unapplied, [true, false], "{key}");
+        machine.up(&config(ACCEPT)).unwrap();
+        assert_eq!(machine.text(&path), "7\n");
+    }
+}
 
 /// Rules are those of the file that is read, never of an earlier run with another one;
 /// tiers, tunables and the warnings that are meant for them stay until a file says otherwise.

@@ -11,6 +11,9 @@ pub struct Key {
     pub of: &'static str,
     pub name: String,
     pub default: String,
+    /// The least and the most that a number may be.
+    pub range: Option<(i64, i64)>,
+    pub comment: String,
 }
 
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
@@ -30,12 +33,17 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         ("GuardRule", schema_for!(GuardRule)),
         ("Metrics", schema_for!(Metrics)),
     ];
-    let keys = types.iter().flat_map(|(of, schema)| keys(of, schema));
+    let keys = types.iter().flat_map(|(of, schema)| of_type(of, schema));
     // That is of the journal.
     keys.filter(|key| key.name != "without_tiers").collect()
 });
 
-fn keys(of: &'static str, schema: &Schema) -> Vec<Key> {
+/// Keys of a type.
+pub fn keys<'a>(of: &'a str) -> impl Iterator<Item = &'static Key> + 'a {
+    KEYS.iter().filter(move |key| key.of == of)
+}
+
+fn of_type(of: &'static str, schema: &Schema) -> Vec<Key> {
     let keys = schema.get("properties").unwrap().as_object().unwrap();
     let keys = keys.iter().map(|(name, schema)| {
         let default = match schema.get("default") {
@@ -46,10 +54,13 @@ fn keys(of: &'static str, schema: &Schema) -> Vec<Key> {
             Some(value) if !value.is_null() && !value.is_object() => value.to_string(),
             _ => String::new(),
         };
+        let bound = |name: &str| schema.get(name)?.as_i64();
         Key {
             of,
             name: name.clone(),
             default,
+            range: bound("minimum").zip(bound("maximum")),
+            comment: schema["description"].as_str().unwrap().replace('\n', " "),
         }
     });
     keys.collect()

@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use zmeld_config::FindingId;
 
-use crate::keys::{Key, KEYS};
+use crate::keys::{keys, Key, KEYS};
 
 pub struct Grammar {
     work: String,
@@ -30,10 +30,6 @@ const RULES: [(&str, &str); 5] = [
 
 fn one<'a>(random: &mut ChaCha8Rng, all: &[&'a str]) -> &'a str {
     all.choose(random).expect("there are some")
-}
-
-fn keys<'a>(of: &'a str) -> impl Iterator<Item = &'static Key> + 'a {
-    KEYS.iter().filter(move |key| key.of == of)
 }
 
 impl Grammar {
@@ -194,7 +190,7 @@ impl Grammar {
             ];
             return one(random, &wrong).to_owned();
         }
-        let number = |random: &mut ChaCha8Rng, from: i32, to: i32| match random.random_range(0..6) {
+        let number = |random: &mut ChaCha8Rng, from: i64, to: i64| match random.random_range(0..6) {
             0 => from.to_string(),
             1 => to.to_string(),
             _ => random.random_range(from..=to).to_string(),
@@ -281,8 +277,6 @@ impl Grammar {
                 ],
             ),
             (_, "zpool") => one(random, &["\"zbud\"", "\"z3fold\"", "\"zsmalloc\""]),
-            (_, "max_pool_percent") => return number(random, 1, 100),
-            (_, "accept_threshold_percent") => return number(random, 0, 100),
             (_, "device") => return format!("{:?}", self.device(random)),
             (_, "file") => {
                 let name = one(
@@ -343,11 +337,6 @@ impl Grammar {
                 0 => "\"auto\"",
                 _ => return number(random, 0, 200),
             },
-            (_, "page_cluster") => return number(random, 0, 10),
-            (_, "watermark_scale_factor") => return number(random, 1, 3000),
-            (_, "watermark_boost_factor") => return number(random, 0, 100_000),
-            (_, "compaction_proactiveness") => return number(random, 0, 100),
-            (_, "vfs_cache_pressure") => return number(random, 0, 1000),
             (_, "min_free") => one(
                 random,
                 &[
@@ -361,7 +350,6 @@ impl Grammar {
             ),
             (_, "pages") => one(random, &["\"idle\"", "\"huge\"", "\"huge_idle\""]),
             (_, "threshold") => one(random, &["0", "\"1KiB\"", "\"4KiB\"", "3000", "\"8KiB\""]),
-            (_, "max_pages") => return number(random, 1, 100_000),
             (
                 _,
                 "cpu_pressure_max" | "above" | "duplicates_min" | "step" | "pressure_max"
@@ -392,7 +380,12 @@ impl Grammar {
                 ],
             ),
             (_, "textfile") => one(random, &["\"/tmp/zmeld.prom\"", "\"/nowhere/x.prom\""]),
-            (of, name) => panic!("{of} {name}: no value is known here"),
+            (of, name) => {
+                let (least, most) = key
+                    .range
+                    .unwrap_or_else(|| panic!("no value of {of} {name}"));
+                return number(random, least, most.min(100_000));
+            }
         };
         plain.to_owned()
     }

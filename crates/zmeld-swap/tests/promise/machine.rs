@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
 use super::FILE;
+use crate::keys::keys;
 
 /// How a command ended.
 pub struct Output {
@@ -52,16 +53,6 @@ pub struct Machine {
 }
 
 const VALUES: [&str; 2] = ["/sys/module/zswap/parameters", "/proc/sys/vm"];
-const TUNABLES: [&str; 8] = [
-    "swappiness",
-    "page-cluster",
-    "watermark_scale_factor",
-    "watermark_boost_factor",
-    "compaction_proactiveness",
-    "vfs_cache_pressure",
-    "min_free_kbytes",
-    "zone_reclaim_mode",
-];
 
 impl Machine {
     pub fn new(work: &str, drives: &[String]) -> Machine {
@@ -69,7 +60,10 @@ impl Machine {
         for folder in VALUES {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if folder.starts_with("/sys") || TUNABLES.contains(&&*name) {
+                // The kernel's name may have a unit behind the key's.
+                let key = name.replace('-', "_");
+                let mut tunables = keys("Tunables").map(|it| &it.name);
+                if folder.starts_with("/sys") || tunables.any(|it| key.starts_with(it)) {
                     if let Ok(value) = fs::read_to_string(entry.path()) {
                         values.push((entry.path(), value));
                     }

@@ -170,7 +170,7 @@ fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
     for tier in &imported.config.tiers {
         let mut area = BTreeMap::new();
         let swap = &tier.swap;
-        area.insert("priority", swap.priority.unwrap_or(-1).to_string());
+        area.insert("priority", swap.priority.map_or(-1, |it| it.0).to_string());
         area.insert("discard", discard(swap.discard));
         area.insert("optional", tier.swap.optional.to_string());
         let mut name = tier.name.to_string();

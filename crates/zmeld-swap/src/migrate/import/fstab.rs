@@ -12,7 +12,7 @@ use super::imported::{
 };
 use super::others::{in_place_of, mask, mask_of_generator};
 use crate::migrate::generator::is_off;
-use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Span, Swap};
+use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Number, Span, Swap};
 use zmeld_linux::HostError;
 
 const FSTAB: &str = "/etc/fstab";
@@ -223,7 +223,7 @@ fn read_options(
     Some(Swap {
         optional: known.may_fail,
         // Without one the kernel chooses, below all that are given.
-        priority: Some(known.priority.unwrap_or(-1)),
+        priority: known.priority.or(Some(Number(-1))),
         discard: known.discard,
         ..Swap::default()
     })

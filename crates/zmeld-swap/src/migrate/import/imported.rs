@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zmeld_config::{Comments, Config, Discard, Kind, Swap, Tier, TierName};
+use zmeld_config::{Comments, Config, Discard, Kind, Number, Swap, Tier, TierName};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -167,7 +167,7 @@ impl Imported {
 pub(super) struct SwapOptions<'o> {
     pub discard: Discard,
     /// None where none is given.
-    pub priority: Option<i16>,
+    pub priority: Option<Number<i16, -1, 32767>>,
     pub may_fail: bool,
     /// Options not understood, with the reason; others, which may be known elsewhere.
     pub wrong: Vec<(&'o str, &'static str)>,
@@ -209,7 +209,7 @@ pub(super) fn swap_options(options: &str) -> SwapOptions<'_> {
             ("pri", value) => {
                 has_priority = true;
                 match value.and_then(|value| value.parse::<i16>().ok()) {
-                    Some(priority @ -1..) => found.priority = Some(priority),
+                    Some(priority @ -1..) => found.priority = Some(Number(priority)),
                     _ => found
                         .wrong
                         .push((option, "a priority is a number from -1 to 32767")),

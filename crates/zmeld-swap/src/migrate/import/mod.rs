@@ -49,7 +49,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     imported
         .config
         .tiers
-        .sort_by_key(|tier| std::cmp::Reverse(tier.swap.priority.unwrap_or(-1)));
+        .sort_by_key(|tier| std::cmp::Reverse(tier.swap.priority.map_or(-1, |it| it.0)));
     if !imported.files.is_empty() {
         imported.comments.insert(String::new(), imported.head());
     }

@@ -11,7 +11,8 @@ use super::ini::{self, get, Entry, Rules, Section, Sections};
 use super::others::{mask, mask_of_generator};
 use super::rpi_swap::{self, ZramWanted};
 use zmeld_config::{
-    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Size, Swap, Writeback,
+    Bytes, Codec, Discard, Kind, Number, PageFilter, RamDevice, RecompressRule, Size, Swap,
+    Writeback,
 };
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
@@ -387,7 +388,9 @@ fn swap(section: &Section, into: &mut Imported) -> (Swap, Vec<(&'static str, Str
     };
     let mut by = get(section, "swap-priority");
     let mut swap = Swap {
-        priority: by.map_or(Some(100), |(value, _)| value.parse().ok()),
+        priority: by
+            .map_or(Some(100), |(value, _)| value.parse().ok())
+            .map(Number),
         discard: Discard::Both,
         ..Swap::default()
     };
@@ -580,7 +583,7 @@ fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
                 rule.threshold = Bytes(bytes.parse().unwrap_or_default());
             }
             Some(("max_pages", pages)) if pages.parse().is_ok_and(|pages: u64| pages > 0) => {
-                rule.max_pages = pages.parse().ok();
+                rule.max_pages = pages.parse().ok().map(Number);
             }
             _ => into.left(
                 line,

@@ -10,7 +10,7 @@ use zmeld_linux::tree::Tree;
 
 use super::imported::{bytes, carriage_return, Imported, SourceLine, Tool};
 use super::others::mask;
-use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
+use zmeld_config::{Bytes, Codec, Kind, Number, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
 const FILE: &str = "/etc/default/zramswap";
@@ -200,7 +200,7 @@ fn device(
         ("priority", comment(by)),
     ];
     let swap = Swap {
-        priority: Some(priority),
+        priority: Some(Number(priority)),
         ..Swap::default()
     };
     Ok((swap, device, comments))

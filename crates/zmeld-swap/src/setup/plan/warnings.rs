@@ -248,10 +248,10 @@ impl Planner<'_> {
     /// Tunables that do not suit what is swapped to.
     fn unfit_tunables(&mut self) {
         let (kinds, given) = (self.kinds(), &self.config.tunables);
-        let pages = given.page_cluster.map(u64::from);
+        let pages = given.page_cluster.map(|pages| pages.0.into());
         let pages = pages.and_then(|pages| tunables::read_ahead(kinds, pages));
         let swappiness = match given.swappiness {
-            Some(Swappiness::Value(value)) => tunables::swappiness(kinds, value.into()),
+            Some(Swappiness::Value(value)) => tunables::swappiness(kinds, value.0.into()),
             _ => None,
         };
         let (pages, swappiness) = (pages.map(Unfit::in_words), swappiness.map(Unfit::in_words));

@@ -489,7 +489,7 @@ fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
         comments.insert(format!("tier.{name}"), why.to_owned());
         let mut tier = tier.clone();
         // No page has to leave it.
-        tier.swap.priority = Some(priority);
+        tier.swap.priority = Some(zmeld_config::Number(priority));
         config.tiers.insert(0, tier);
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Finding, Kind, Named, RamDriver, Severity, Tier};
+use zmeld_config::{Finding, Kind, Named, Number, RamDriver, Severity, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
@@ -240,7 +240,7 @@ fn outcome_as_written(body: &PlanBody<'_>) -> Option<Section> {
     let devices =
         devices.map(|(tier, _, sizing)| format!("tier.{}: {}.", tier.name, sizing.words()));
     let zswap = config.zswap().and_then(|zswap| zswap.max_pool_percent);
-    let zswap = zswap.map(|percent| {
+    let zswap = zswap.map(|Number(percent)| {
         let most = bytes(ram / 100 * u64::from(percent));
         format!("zswap: the pool takes at most {most} of RAM ({percent} %); the rest goes to disk.")
     });
