@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use keys::{keys, Key, KEYS};
 use zmeld_config::*;
 use zmeld_tests::script::{self, Outcome, Script};
-use zmeld_tests::shown::shown;
+use zmeld_tests::shown::{in_table, shown};
 
 /// Messages on a text called `z.toml`: its errors, else its warnings.
 fn said(text: &str) -> Vec<String> {
@@ -325,8 +325,7 @@ fn the_key_tables_are_those_of_the_keys() {
             rows.len() - 1
         });
         let (columns, _) = rows[at].trim_end_matches(" |").rsplit_once(" | ").unwrap();
-        let (first, rest) = key.comment.trim_end_matches('.').split_at(1);
-        rows[at] = format!("{columns} | {}{rest} |", first.to_lowercase());
+        rows[at] = format!("{columns} | {} |", in_table(&key.comment));
     }
     let rows = rows.join("\n");
     let now = format!("{before}\n## Tunables: {head}|---|---|---|---|\n{rows}\n\n{after}");

@@ -21,3 +21,13 @@ pub fn shown(file: &str, now: &str) {
         file.display()
     );
 }
+
+/// A comment as tables of the manual have it: begun small, but for a name, and without its period.
+pub fn in_table(comment: &str) -> String {
+    let comment = comment.trim_end_matches('.');
+    let (first, rest) = comment.split_at(comment.chars().next().map_or(0, char::len_utf8));
+    match rest.starts_with(|next: char| next == ' ' || next.is_lowercase()) {
+        true => first.to_lowercase() + rest,
+        false => comment.to_owned(),
+    }
+}

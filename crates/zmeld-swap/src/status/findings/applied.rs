@@ -5,6 +5,9 @@ use super::view::View;
 use crate::observe::applied::AppliedTier;
 use zmeld_config::{Finding, Remedy};
 
+/// A run was interrupted, or `zmeld up` would change something, such as a codec or a swap file's
+/// size; not for an unmeasured `swappiness = "auto"`. Do: `zmeld plan`, `zmeld up` (`--take-over`
+/// beside another tool's).
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();
     let changes = changes.map(|change| match change.remedy.is_empty() {
@@ -26,14 +29,18 @@ pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     all.chain(otherwise).collect()
 }
 
-/// A drive that is to be encrypted, and everything on it can be read.
+/// The drive of a tier with `encryption` is swapped to unencrypted. Do: take it out of
+/// `/etc/fstab`, `swapoff`, `wipefs --all`, `zmeld up`; or install the missing part of encryption.
 pub(super) fn in_plain(view: &View) -> Vec<Finding> {
     view.outstanding.in_plain.clone()
 }
 
-/// Another compressor than the kernel's command line names: the kernel falls back in
-/// silence where it has none of that name and cannot load it that early. The
-/// configuration counts more.
+/// The kernel's command line names a compressor (`zswap.compressor=zword`) and zswap has another.
+/// Do: set it again, and put the module into the initramfs (`update-initramfs -u -k all`, `dracut
+/// --regenerate-all --force`).
+///
+/// The kernel falls back in silence where it has none of that name and cannot load it that early.
+/// The configuration counts more.
 pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     let wanted = view.wanted.zswap();
     let named = wanted.is_some_and(|it| it.compressor.is_some());
@@ -54,6 +61,8 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     ))
 }
 
+/// A tier of kind zmeld [is a zram device](setup.md#where-zmeldko-cannot-be-had). Do: what the
+/// finding names; or `kind = "zram"`.
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
     let plan = view.outstanding.plan.iter();

@@ -8,8 +8,8 @@ use super::view::View;
 use crate::observe::{Device, Swap};
 use zmeld_config::{Finding, FindingId, Remedy};
 
-/// zswap takes the pages first and hands a zram device compressed data's worth of
-/// trouble: pages are compressed twice, and the figures of both mislead.
+/// zswap is on in front of a compressed swap device. Do: zswap alone where a disk is swapped to, as
+/// `plan` has it; else switch it off.
 pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Option<Finding> {
     let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
     Some(Finding::of_machine(
@@ -51,8 +51,10 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     }
 }
 
-/// A device that another tool set up beside zmeld's own. The plan refuses it, but it is
-/// on where the other came later, or an earlier zmeld let it pass.
+/// A compressed device of another tool is swapped to beside zmeld's own. Do: `zmeld up
+/// --take-over`.
+///
+/// The plan refuses it, but it is on where the other came later.
 pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;
@@ -89,8 +91,9 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
     found.collect()
 }
 
-/// A compressed device above a disk by priority alone fills with what was swapped
-/// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
+/// Old pages fill a compressed device without writeback, and newer ones go to the slow disk below
+/// it; not if [a device is recommended](setup.md#what-is-recommended), the disk is a zvol, or the
+/// kernel has neither zswap nor writeback. Do: writeback, or zswap instead.
 pub(super) fn lru_inversion(view: &View, above: &Swap, device: &Device) -> Option<Finding> {
     let below = view.disks().find(|disk| {
         disk.area.priority < above.area.priority && !may_stand_above(view, disk, device)
@@ -206,7 +209,8 @@ fn zswap_for(view: &View, swap: &Swap) -> Remedy {
     view.configured(&settings, &up)
 }
 
-/// Pages are dealt out in turn to areas of equal priority, fast or slow.
+/// A compressed device and a disk have the same priority. Do: zswap instead, or a higher priority
+/// for the device.
 pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
     let other = view
         .disks()
@@ -227,7 +231,7 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
     ))
 }
 
-/// A compressed device that is filled only once a disk is full.
+/// A compressed device has a lower priority than a disk. Do: zswap instead, or a higher priority.
 pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
     let above = highest_disk(view).filter(|disk| disk.area.priority > area.area.priority)?;
     let remedy = match may_stand_above(view, above, device) {
@@ -249,7 +253,8 @@ pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Fi
     ))
 }
 
-/// Swap in a file, or below layers, that stands on RAM: pages take RAM to leave it.
+/// A swap file lies on a compressed device or a RAM disk; headroom counts nothing for it. Do: swap
+/// on the device itself, or on a drive.
 pub(super) fn file_in_ram(view: &View) -> Vec<Finding> {
     let found = view.now.swaps.iter().filter_map(|swap| {
         let ram = swap.stand.ram_below()?;
@@ -267,7 +272,8 @@ pub(super) fn file_in_ram(view: &View) -> Vec<Finding> {
     found.collect()
 }
 
-/// Swap on a volume of ZFS, which takes memory for what it writes.
+/// A volume of ZFS (`/dev/zvol/...`, `/dev/zd0`) is swapped to
+/// ([OpenZFS](https://github.com/openzfs/zfs/issues/7734)). Do: swap outside of the pool.
 pub(super) fn zvol(view: &View) -> Vec<Finding> {
     let zvols = view.now.swaps.iter().filter(|swap| swap.area.is_zvol());
     let found = zvols.map(|swap| {
@@ -282,7 +288,7 @@ pub(super) fn zvol(view: &View) -> Vec<Finding> {
     found.collect()
 }
 
-/// zswap is a cache in front of swap, and there is none.
+/// zswap is on and nothing is swapped to. Do: switch it off, or swap on a disk.
 pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
     let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
     view.now.swaps.is_empty().then(|| {
@@ -302,7 +308,8 @@ pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
     })
 }
 
-/// RAM is lost at power-off: an image needs swap on a drive.
+/// The kernel has `resume=` (`/sys/power/resume`), and that partition is not swapped to, or smaller
+/// than `/sys/power/image_size`. Do: `zmeld plan`; a smaller image.
 pub(super) fn hibernation(view: &View) -> Option<Finding> {
     let hibernation = &view.now.hibernation;
     let resume = hibernation.resume.as_ref()?;

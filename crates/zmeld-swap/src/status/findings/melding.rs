@@ -16,8 +16,7 @@ fn wrong(name: &str, pages: u64, what: &str, how: &str, remedy: String) -> Optio
     (pages > 0).then(|| Finding::of_machine(name, what, why, remedy))
 }
 
-/// A page that does not have its fingerprint any more: memory or the module is
-/// damaged.
+/// A zmeld device read pages that did not match their fingerprint. Do: stop using it, test the RAM.
 pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
     wrong(
         &device.name,
@@ -31,8 +30,8 @@ pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
     )
 }
 
-/// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
-/// from being used.
+/// A codec encoded pages wrongly; [nothing is lost](kernel-module.md#checking-pages). Do: another
+/// codec, a newer module; test the RAM.
 pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
     let of = |name: &str, pages: u64, module: &str, anew: String| {
         wrong(
@@ -65,6 +64,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
     devices.chain(found).collect()
 }
 
+/// At least 5 % of a sample repeat, and nothing is melded. Do: `zmeld meld`.
 pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
     let melding = device.melding.as_ref()?;
     let part = melding.duplicates_sampled()?;

@@ -33,6 +33,9 @@ pub struct Rule {
     pub id: FindingId,
     /// How much that matters, at most.
     pub severity: Severity,
+    /// The file and the name of its function, whose comment begins with its row of
+    /// `docs/findings.md`.
+    pub function: [&'static str; 2],
     check: Check,
 }
 
@@ -65,55 +68,18 @@ impl View<'_> {
 }
 
 macro_rules! rules {
-    ($($id:ident, $severity:ident, $of:ident $check:path;)*) => {
+    ($($id:ident $name:literal $($severity:ident $of:ident $file:ident::$function:ident)?;)*) => {
         /// Every rule, the gravest first.
-        pub const RULES: &[Rule] = &[$(Rule {
+        pub const RULES: &[Rule] = &[$($(Rule {
             id: FindingId::$id,
             severity: Severity::$severity,
-            check: Check::$of($check),
-        },)*];
+            function: [stringify!($file), stringify!($function)],
+            check: Check::$of($file::$function),
+        },)?)*];
     };
 }
 
-rules! {
-    VerifyMismatch, Critical, Device melding::mismatch;
-    EncodeErrors, Critical, All melding::encode_errors;
-    FailedWrites, Critical, Device sizing::failed_writes;
-    NotEncrypted, Critical, All applied::in_plain;
-    OomKills, Critical, One pressure::oom_kills;
-    GroupOomKills, Warning, All pressure::group_oom_kills;
-    UnattributedOomKills, Warning, One pressure::unattributed_oom_kills;
-    ZramWithZswap, Warning, Area combination::zram_with_zswap;
-    SecondDevice, Warning, All combination::second_device;
-    LruInversion, Warning, Area combination::lru_inversion;
-    EqualPriority, Warning, Area combination::equal_priority;
-    Priorities, Warning, Area combination::below_disk;
-    ReadableFile, Warning, All upkeep::readable_file;
-    Zvol, Warning, All combination::zvol;
-    FileInRam, Warning, All combination::file_in_ram;
-    Incompressible, Warning, Area sizing::incompressible;
-    Hibernation, Warning, One combination::hibernation;
-    NotApplied, Warning, All applied::not_applied;
-    StandIn, Warning, All applied::stand_in;
-    ZswapCompressor, Warning, One applied::zswap_compressor;
-    NoMemoryLimit, Warning, Area sizing::no_memory_limit;
-    Oversized, Warning, Area sizing::oversized;
-    NearLimit, Warning, All sizing::near_limit;
-    GroupRefused, Warning, All sizing::group_refused;
-    Pressure, Warning, All pressure::high;
-    StaleSlots, Warning, Area upkeep::stale_slots;
-    DiscardBlocked, Warning, All upkeep::discard_blocked;
-    NoWatch, Warning, All upkeep::no_watch;
-    MountedWithoutDiscard, Notice, Device upkeep::mounted_without_discard;
-    NoRule, Notice, All upkeep::no_rule;
-    UnusedRule, Notice, All upkeep::unused_rule;
-    TwoGuards, Notice, All upkeep::two_guards;
-    TwoReclaimers, Notice, All upkeep::two_reclaimers;
-    UnusedZswap, Notice, One combination::unused_zswap;
-    Swappiness, Notice, One pressure::swappiness;
-    ReadAhead, Notice, One pressure::read_ahead;
-    DuplicatesUnused, Notice, Device melding::unused;
-}
+zmeld_config::catalogue!(rules);
 
 /// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
 const OF_DATA: [FindingId; 4] = [

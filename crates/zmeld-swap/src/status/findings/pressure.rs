@@ -16,7 +16,8 @@ const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
 
-/// Processes were killed lately because the machine had no memory left.
+/// The kernel killed processes lately because the machine had no memory left. Do: more or denser
+/// swap.
 pub(super) fn oom_kills(view: &View) -> Option<Finding> {
     killed(
         view,
@@ -27,7 +28,8 @@ pub(super) fn oom_kills(view: &View) -> Option<Finding> {
     )
 }
 
-/// Others were, of which nothing tells whether a group was at its limit, or, a notice, when.
+/// The kernel killed processes lately, for the machine or for a group that is gone; a notice: they
+/// were killed since boot, at unknown times. Do: `dmesg` says which.
 pub(super) fn unattributed_oom_kills(view: &View) -> Option<Finding> {
     let undated = view.now.lately.undated_oom_kills();
     if undated > 0 {
@@ -58,7 +60,7 @@ fn killed(view: &View, kills: u64, what: &str, remedy: &str) -> Option<Finding> 
     (kills > 0).then(|| Finding::of_machine("memory", what, counted(), remedy))
 }
 
-/// Processes were killed lately at a control group's own limit.
+/// The kernel killed processes lately because a control group was at its limit. Do: a higher limit.
 pub(super) fn group_oom_kills(view: &View) -> Vec<Finding> {
     let lately = &view.now.lately;
     let kills = lately.group_oom_kills.iter();
@@ -97,8 +99,8 @@ fn waited(pressure: &Pressure) -> String {
     format!("in the last minute some waited {some:.1} % of the time, all {full:.1} %")
 }
 
-/// Tasks wait for memory more than they should: the machine's, or that of a control
-/// group that is at its limit while the machine has memory.
+/// In the last minute some task, of the machine or of a group at its limit, waited for memory 20 %
+/// of the time, or all tasks 5 %. Do: `zmeld plan`; a higher limit.
 pub(super) fn high(view: &View) -> Vec<Finding> {
     let waits = |group| group_waits(view, group);
     let mut found: Vec<Finding> = view.now.groups.iter().filter_map(waits).collect();
@@ -198,7 +200,8 @@ fn at_limit(view: &View, group: &LimitedGroup, what: &str, pressure: &Pressure) 
     ))
 }
 
-/// Swappiness that does not fit the kind of swap.
+/// It is out of [its bounds](setup.md#swappiness). Do: the value that the finding names, in the
+/// file that sets it.
 pub(super) fn swappiness(view: &View) -> Option<Finding> {
     let found = tunables::swappiness(view.kinds(), view.now.tunables.swappiness?)?;
     Some(tuned(view, found))
@@ -219,7 +222,7 @@ fn tuned(view: &View, found: tunables::Unfit) -> Finding {
     found.finding.clone().with(remedy)
 }
 
-/// Reading neighbours ahead where all swap is in RAM.
+/// `vm.page-cluster` above 0, all swap in RAM. Do: 0, in the file that sets it, else by `zmeld up`.
 pub(super) fn read_ahead(view: &View) -> Option<Finding> {
     let found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
     let mut own = view.compressed().filter(|(swap, _)| view.is_own(swap));

@@ -25,8 +25,8 @@ const MORE: &str =
     "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
                     \"disk\"; zmeld up --tier disk would set up that alone)";
 
-/// Writes that the device refused lately (no memory, or the limit), and reads that it
-/// ever did: those lost pages.
+/// A device failed writes lately, or reads since boot (`io_stat`); not if a raised limit mended it.
+/// Do: a higher limit, a smaller size.
 pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
     let held = device.held.unwrap_or_default();
     let memory = &view.now.memory;
@@ -71,7 +71,8 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
     ))
 }
 
-/// Without a limit, pages that do not compress can fill RAM with swap.
+/// Devices without `mem_limit`, or with one above 80 % of RAM, can fill RAM together ([the
+/// warning](configuration.md#warnings)). Do: a limit.
 pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
     let open = view.compressed().filter(|(_, it)| is_open(view, it));
@@ -108,7 +109,9 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     ))
 }
 
-/// A disk size that even a good ratio cannot back with the memory that there is.
+/// A device is a tenth larger than RAM or its limit can hold at the measured ratio (2 until 16 MiB
+/// are stored): writes fail, or RAM runs out, while swap seems free. Do: size and limit of `zmeld
+/// plan`; for another tool's device, in its settings.
 pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
     let held = device.held.unwrap_or_default();
@@ -152,7 +155,7 @@ pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Findin
 /// From this ratio on, compressing gives more than it costs.
 const RATIO_WORTH: f64 = 1.1;
 
-/// Pages that do not get smaller take as much RAM as they left.
+/// The pages of a device have a ratio below 1.1. Do: swap on a disk.
 pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ratio = measured_ratio(device).filter(|ratio| *ratio < RATIO_WORTH)?;
     let held = device.held.unwrap_or_default();
@@ -326,7 +329,8 @@ fn measured_ratio(device: &Device) -> Option<f64> {
     judged(device.in_memory_bytes(), device.held?.memory_used_bytes)
 }
 
-/// Nearly at the memory limit, or nearly all slots taken.
+/// 90 % are taken of `mem_limit`, of zswap's pool (5 % below `accept_threshold_percent`), of all
+/// swap, or of a control group's limit. Do: writeback, a higher limit.
 pub(super) fn near_limit(view: &View) -> Vec<Finding> {
     let mut found = Vec::new();
     for device in &view.now.devices {
@@ -412,7 +416,7 @@ fn group_near_limit(view: &View, group: &LimitedGroup) -> Option<Finding> {
     ))
 }
 
-/// A control group that wanted more swap than it may have.
+/// A control group was refused swap by its limit lately. Do: a higher limit of swap.
 pub(super) fn group_refused(view: &View) -> Vec<Finding> {
     view.now
         .groups

@@ -12,7 +12,8 @@ use zmeld_linux::shell;
 /// Slots that swap has given back and the device has not.
 const STALE_SHARE: f64 = 0.1;
 
-/// The device holds clearly more than swap uses: frees were missed.
+/// A device holds 10 % and 16 MiB of pages more than swap uses. Do: `swapoff`, `swapon
+/// --discard=once`, with its priority.
 pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<Finding> {
     let stored = device.held?.stored_bytes;
     let stale = stored
@@ -64,7 +65,7 @@ fn discarded(view: &View, swap: &Swap, device: &Device) -> Remedy {
     view.switched_anew(swap, &format!("{discard} --priority {place}"))
 }
 
-/// A swap file that others may read: it holds what programs had in memory.
+/// A swap file is not root's, or others may read it. Do: `chown 0`, `chmod 600`.
 pub(super) fn readable_file(view: &View) -> Vec<Finding> {
     let others = view.now.swaps.iter().filter(|swap| swap.is_others);
     let found = others.map(|swap| {
@@ -79,7 +80,7 @@ pub(super) fn readable_file(view: &View) -> Vec<Finding> {
     found.collect()
 }
 
-/// Swap on something that stands on RAM, through layers that stop discards.
+/// A layer between swap and a device in RAM passes no discards. Do: swap on the device itself.
 pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
     let blocked = |swap: &Swap| {
         let ram = swap.stand.hidden_ram()?;
@@ -105,7 +106,8 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
     view.now.swaps.iter().filter_map(blocked).collect()
 }
 
-/// A file system keeps the blocks of deleted files until it discards them.
+/// A file system on a compressed device is mounted without `discard`, and not read-only. Do: mount
+/// it with `discard`, and `fstrim`.
 pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Finding> {
     let mounted = device
         .mounted
@@ -141,7 +143,7 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
     ))
 }
 
-/// Two that end programs may end two where one would have done.
+/// Another service ends programs beside `[watch.guard]`. Do: switch one of them off.
 pub(super) fn two_guards(view: &View) -> Vec<Finding> {
     let is_on = view.wanted.watch.guard.is_some();
     let others = view.now.other_guards.iter().filter(|_| is_on);
@@ -172,8 +174,10 @@ fn stopped(service: &str) -> String {
     }
 }
 
-/// Two that reclaim ahead of time: what one takes and is needed again, the other is blamed
-/// for, and each takes what the other has left for a reason.
+/// DAMON reclaims beside `[watch.reclaim]` (`damon_reclaim`, or a scheme of `pageout`). Do: switch
+/// one of them off.
+///
+/// What one takes and is needed again, the other is blamed for.
 pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     if view.wanted.watch.reclaim.is_none() {
         return Vec::new();
@@ -185,7 +189,7 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
 /// How a program is kept running where no service manager has a unit for it.
 const AT_BOOT: &str = " (for each boot: without &, as inittab's respawn or a container's command)";
 
-/// Writeback and recompression only happen when somebody asks, each time.
+/// A device has writeback or recompression, and no rule uses it. Do: a rule, and `zmeld watch`.
 pub(super) fn no_rule(view: &View) -> Vec<Finding> {
     let mut found = Vec::new();
     for device in view.now.devices.iter().filter(|device| device.initialised) {
@@ -232,7 +236,8 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
     found
 }
 
-/// Rules with nothing to do: a writeback limit that is used up, and a guard with nothing to end.
+/// A writeback limit is used up; a guard has nothing that it may end; a rule names (without `*`) a
+/// control group that is not there. Do: a new limit; other names.
 pub(super) fn unused_rule(view: &View) -> Vec<Finding> {
     let used_up = |device: &Device| {
         let backing = device.backing.as_ref()?;
@@ -279,7 +284,8 @@ fn guarded_in_vain(view: &View) -> Vec<Finding> {
     .collect()
 }
 
-/// Rules that nobody carries out: the kernel does none of it by itself.
+/// There are rules (`[watch...]`), and root's `zmeld watch` or `zmeld-guard` does not run. Do:
+/// `zmeld enable`; `systemctl enable --now` of its unit.
 pub(super) fn no_watch(view: &View) -> Vec<Finding> {
     let missing = |name: &str, unit: &str, rules: &str| {
         Finding::of_machine(
