@@ -12,7 +12,7 @@ use crate::tier::{DiskSwap, Kind, RamDevice, Tier, Zswap};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The tiers, the fastest first. Names are unique.
+    /// `[tier.NAME]`; NAME is up to 32 letters, digits, `-`, `_`.
     #[serde(rename = "tier")]
     pub tiers: Vec<Tier>,
     /// Whether all tiers that it names are switched off: it asks for none, where one without tiers
@@ -25,7 +25,8 @@ pub struct Config {
     pub watch: Watch,
     /// Export of figures to a monitoring system.
     pub metrics: Metrics,
-    /// Warnings that are meant: neither refused nor warned of.
+    /// These [warnings](configuration.md#warnings) or [findings](findings.md) are not refused nor
+    /// shown (`verify-mismatch`, `encode-errors`, `failed-writes`, `not-encrypted` always are).
     pub accept: Vec<FindingId>,
 }
 

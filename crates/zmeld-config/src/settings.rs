@@ -21,7 +21,7 @@ pub struct KernelValue {
 
 /// Given values of a section whose keys are the kernel's, in their order; one that is to be
 /// measured is not among them.
-pub(super) fn kernel_values<T: Serialize + schemars::JsonSchema>(section: &T) -> Vec<KernelValue> {
+pub fn kernel_values<T: Serialize + schemars::JsonSchema>(section: &T) -> Vec<KernelValue> {
     let schema = schemars::schema_for!(T);
     let section = Table::try_from(section).unwrap_or_default();
     let given = section.into_iter().filter_map(|(key, value)| {
@@ -82,14 +82,6 @@ pub struct Tunables {
     pub min_free: Option<Bytes>,
 }
 
-impl Tunables {
-    /// Tunables given as a number, `swappiness` first; one that is to be measured is not among
-    /// them.
-    pub fn values(&self) -> Vec<KernelValue> {
-        kernel_values(self)
-    }
-}
-
 /// A value of `vm.swappiness`, or how to find one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(
@@ -112,8 +104,7 @@ pub struct Watch {
     /// How often it looks.
     #[default(Span::seconds(60))]
     pub interval: Span,
-    /// It does nothing while tasks waited for a processor more than this share
-    /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
+    /// It only makes room while tasks waited for a processor more than this share of the last 10 s.
     #[default(Percent::whole(20))]
     pub cpu_pressure_max: Percent,
     /// Compress pages again.
@@ -167,20 +158,20 @@ pub struct RecompressRule {
     /// Whether it is carried out: a drop-in may switch it off.
     #[default = true]
     pub enabled: bool,
-    /// Which pages.
+    /// Huge: those that did not compress.
     #[default(PageFilter::Idle)]
     pub pages: PageFilter,
-    /// Not touched for so long; for idle pages.
+    /// Not touched for so long.
     #[default(Span::seconds(3_600))]
     pub idle_after: Span,
     /// Not more often than that.
     #[default(Span::seconds(600))]
     pub every: Span,
-    /// Only objects of at least so many bytes, 0 to 4096.
+    /// Only objects of at least so many bytes.
     #[default(Bytes(0))]
     #[serde(deserialize_with = "part_of_page")]
     pub threshold: Bytes,
-    /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.10).
+    /// At most so many pages at a time (Linux 6.10).
     pub max_pages: Option<Number<u64, 1, { i64::MAX }>>,
 }
 
@@ -211,11 +202,10 @@ pub struct WritebackRule {
     /// Not more often than that.
     #[default(Span::seconds(3_600))]
     pub every: Span,
-    /// Only while the device uses at least this share of its memory limit; for
-    /// a device without a limit, of its size.
+    /// Only while the device uses this share of its memory limit, else of its size.
     #[default(Percent::whole(0))]
     pub above: Percent,
-    /// At most so much at a time.
+    /// So much at a time.
     #[default(Bytes(256 << 20))]
     pub at_most: Bytes,
 }
@@ -230,8 +220,7 @@ pub struct MeldRule {
     /// Not more often than that.
     #[default(Span::seconds(600))]
     pub every: Span,
-    /// Only if a sample finds at least this share of the pages to be duplicates: what
-    /// a scan and a status call worth it.
+    /// Only if a sample finds so many duplicates.
     #[default(Percent::whole((100.0 * crate::advice::meld::WORTH).round() as u32))]
     pub duplicates_min: Percent,
 }
@@ -243,32 +232,31 @@ pub struct ReclaimRule {
     /// Whether it is carried out: a drop-in may switch it off.
     #[default = true]
     pub enabled: bool,
-    /// From these, with what is below them.
+    /// From these, with what is below.
     #[default("/".parse().into_iter().collect())]
     pub groups: Vec<GroupPattern>,
-    /// Never from these, nor from what is below them.
+    /// Never from these, nor from what is below.
     pub protect: Vec<GroupPattern>,
-    /// Nor from groups in which a thread has a real-time priority, as those that play
-    /// sound have.
+    /// Nor from groups with a thread of real-time priority, such as sound.
     #[default = true]
     pub protect_real_time: bool,
-    /// Only what was not used for so long.
+    /// Only what was not touched for so long.
     #[default(Span::seconds(60))]
     pub idle_after: Span,
     /// How often a little is reclaimed.
     #[default(Span::seconds(5))]
     pub every: Span,
-    /// How much of a group's memory is reclaimed at a time, at first.
+    /// How much of a group's memory at a time, at first.
     #[default(Percent::of_hundredths(10))]
     pub step: Percent,
-    /// Nothing is reclaimed from a group whose tasks waited for memory this share of
-    /// the time since the last look (`memory.pressure`, `some`): what TMO holds its
-    /// services to.
+    /// How much of the time tasks of a group may wait for memory.
+    ///
+    /// `some` of `memory.pressure` since the last look: what TMO holds its services to.
     #[default(Percent::of_hundredths(10))]
     pub pressure_max: Percent,
-    /// Nor from one to which more than this share of its memory came back within a
-    /// minute (`workingset_refault_*` of `memory.stat`): what g-swap holds its machines
-    /// to.
+    /// How much of a group's memory may come back within a minute.
+    ///
+    /// `workingset_refault_*` of `memory.stat`: what g-swap holds its machines to.
     #[default(Percent::of_hundredths(20))]
     pub refault_max: Percent,
 }
@@ -280,29 +268,29 @@ pub struct GuardRule {
     /// Whether it is carried out: a drop-in may switch it off.
     #[default = true]
     pub enabled: bool,
-    /// Room is made where programs can take less than this share of what they can have more,
-    /// or where what they can take is gone within ten seconds at today's rate.
+    /// Headroom, of what programs can have, below which the other rules act at once; 4 GiB at most.
     #[default(Percent::whole(15))]
     pub room_below: Percent,
-    /// Processes are ended where they can take less than this share.
+    /// Headroom below which processes are ended, 1 GiB at most ([when](guard.md#exact-rules)).
     #[default(Percent::whole(10))]
     pub end_below: Percent,
-    /// Or where less than that is available without swapping and all tasks waited for memory
-    /// more than this share of the last ten seconds (`/proc/pressure/memory`, `full`). By default
-    /// systemd-oomd's limit for a group, there for 30 s.
+    /// Share of the last 10 s in which all tasks waited; above it processes are ended, too, where
+    /// less than `end_below` is available without swapping.
+    ///
+    /// `full` of `/proc/pressure/memory`. By default systemd-oomd's limit for a group, there for 30
+    /// s.
     #[default(Percent::whole(60))]
     pub stalled_above: Percent,
-    /// Owners or groups that may be ended, each with what is below it; without any, all that is
-    /// not protected.
+    /// What may be ended, with what is below; without any, all that is not protected.
     pub end: Vec<GroupPattern>,
-    /// Never these, nor what is below them.
+    /// Never these, nor what is below.
     pub protect: Vec<GroupPattern>,
-    /// How long a process has from SIGTERM to SIGKILL.
+    /// From SIGTERM to SIGKILL.
     #[default(Span::seconds(3))]
     #[serde(deserialize_with = "grace")]
     pub grace: Span,
-    /// A program and its arguments, run as nobody after something was ended, with the facts in
-    /// its environment.
+    /// A program with its path, and its arguments, [run as `nobody`](guard.md) after something was
+    /// ended.
     pub on_end: Vec<String>,
 }
 
@@ -326,9 +314,10 @@ fn grace<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
 )]
 #[serde(default, deny_unknown_fields)]
 pub struct Metrics {
-    /// The file that `zmeld watch` writes for node_exporter's textfile collector.
+    /// `zmeld watch` writes it for node_exporter; its name ends in `.prom`.
     #[serde(deserialize_with = "absolute")]
     pub textfile: Option<PathBuf>,
-    /// Whether figures that tell if a page had a twin are among them.
+    /// Adds the counters of melding, which tell [whether a page had a
+    /// twin](melding.md#what-files-tell).
     pub melding: bool,
 }

@@ -3,13 +3,14 @@
 
 mod keys;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use keys::{keys, Key, KEYS};
 use zmeld_config::*;
 use zmeld_tests::script::{self, Outcome, Script};
-use zmeld_tests::shown::{in_table, shown};
+use zmeld_tests::shown::shown;
 
 /// Messages on a text called `z.toml`: its errors, else its warnings.
 fn said(text: &str) -> Vec<String> {
@@ -305,50 +306,39 @@ const ZRAM: &str = "[tier.a]\nkind = \"zram\"\n";
 
 const MANUAL: &str = "../../../docs/keys.md";
 
-/// What a tunable does is its comment: with ZMELD_SHOW=1 it is written, with a row for a new number.
+/// Keys of one name have their rows in the order of their types. What a key does is its comment,
+/// unless the row leaves that out: with ZMELD_SHOW=1 it is written, with a row for a new number.
 #[test]
 fn the_key_tables_are_those_of_the_keys() {
-    let text = fs::read_to_string(Path::new("tests").join(MANUAL)).unwrap();
-    let (before, section) = text.split_once("\n## Tunables: ").unwrap();
-    let (head, old) = section.split_once("|---|---|---|---|\n").unwrap();
-    let (old, after) = old.split_once("\n\n").unwrap();
-    let is_row = |row: &str, key: &Key| row.starts_with(&format!("| `{}` | ", key.name));
-    let mut rows: Vec<String> = old.lines().map(str::to_owned).collect();
-    for key in keys("Tunables") {
-        let at = rows.iter().position(|row| is_row(row, key));
-        let at = at.unwrap_or_else(|| {
-            let (least, most) = key.range.expect("a row by hand");
-            rows.push(format!(
-                "| `{}` | {least} to {most} | left alone | new |",
-                key.name
-            ));
-            rows.len() - 1
-        });
-        let (columns, _) = rows[at].trim_end_matches(" |").rsplit_once(" | ").unwrap();
-        rows[at] = format!("{columns} | {} |", in_table(&key.comment));
+    let manual = fs::read_to_string(Path::new("tests").join(MANUAL)).unwrap();
+    let mut lines: Vec<String> = manual.lines().map(str::to_owned).collect();
+    let is_of = |row: &str, key: &Key| {
+        row.starts_with(&format!("| `{}` | ", key.name)) && row.contains(&*key.default)
+    };
+    let (mut without_row, mut last_rows) = (Vec::from_iter(KEYS.iter()), BTreeMap::new());
+    for (at, row) in lines.iter_mut().enumerate() {
+        if row.starts_with("| `") {
+            let key = without_row.iter().position(|key| is_of(row, key));
+            let key = key.unwrap_or_else(|| panic!("{MANUAL} has a row for no key: {row}"));
+            let key = without_row.remove(key);
+            last_rows.insert(key.of, at);
+            let (columns, does) = row.rsplit_once(" | ").unwrap();
+            if does != "|" {
+                *row = format!("{columns} | {} |", key.does);
+            }
+        }
     }
-    let rows = rows.join("\n");
-    let now = format!("{before}\n## Tunables: {head}|---|---|---|---|\n{rows}\n\n{after}");
-    shown(MANUAL, &now);
-    let mut lines = now.lines();
-    let mut rows = Vec::new();
-    while lines.any(|line| line == "| key | takes | default | what it does |") {
-        let table = lines.by_ref().skip(1);
-        rows.extend(table.take_while(|line| line.starts_with('|')));
+    // Some are explained once, with others of their name.
+    without_row.retain(|key| !lines.iter().any(|row| is_of(row, key)));
+    for key in without_row {
+        let Some((least, most)) = key.range else {
+            panic!("{MANUAL} has no row for {key:?}");
+        };
+        let (name, does) = (&key.name, &key.does);
+        let row = format!("| `{name}` | {least} to {most} | left alone | {does} |");
+        lines.insert(last_rows[key.of] + 1, row);
     }
-    let is_of = |row: &str, key: &Key| is_row(row, key) && row.contains(&*key.default);
-    for key in KEYS.iter() {
-        let has_row = rows.iter().any(|row| is_of(row, key));
-        assert!(
-            has_row,
-            "docs/keys.md has no row for {} of {}",
-            key.name, key.of
-        );
-    }
-    for row in rows {
-        let is_key = KEYS.iter().any(|key| is_of(row, key));
-        assert!(is_key, "docs/keys.md has a row for no key: {row}");
-    }
+    shown(MANUAL, &(lines.join("\n") + "\n"));
 }
 
 #[test]

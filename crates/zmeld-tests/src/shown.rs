@@ -22,12 +22,14 @@ pub fn shown(file: &str, now: &str) {
     );
 }
 
-/// A comment as tables of the manual have it: begun small, but for a name, and without its period.
+/// The first paragraph of a comment as tables of the manual have it: in one line, begun small, but
+/// for a name, and without its period.
 pub fn in_table(comment: &str) -> String {
-    let comment = comment.trim_end_matches('.');
-    let (first, rest) = comment.split_at(comment.chars().next().map_or(0, char::len_utf8));
+    let line = comment.split("\n\n").next().unwrap_or_default();
+    let line = line.trim_end_matches('.').replace('\n', " ");
+    let (first, rest) = line.split_at(1);
     match rest.starts_with(|next: char| next == ' ' || next.is_lowercase()) {
         true => first.to_lowercase() + rest,
-        false => comment.to_owned(),
+        false => line,
     }
 }

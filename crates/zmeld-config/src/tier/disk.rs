@@ -18,29 +18,33 @@ use crate::location::Location;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DiskSwap {
-    /// A block device, used whole; or a file.
+    /// Used whole.
     pub device: Option<Location>,
-    /// A swap file.
+    /// A swap file, [root's alone as are its folders](setup.md#swap-files-and-devices). Its file
+    /// system encrypts it.
     #[serde(deserialize_with = "absolute")]
     pub file: Option<PathBuf>,
-    /// It is created with this size if it is not there; without, it has to be.
+    /// The file is created with this size; one that is there is used as it is. 1 GiB of the file
+    /// system, or a twentieth, stays free.
     pub size: Option<Size>,
-    /// A device that carries nothing known is made a swap area (or a LUKS
-    /// volume with one). Never done to a device that carries something else.
+    /// A device that carries nothing known is made a swap area, or a LUKS volume; `random` does not
+    /// need it.
     pub format: bool,
-    /// How what is written is kept from whoever reads the drive.
+    /// `luks`: a LUKS2 volume that a key file opens. `random`: dm-crypt with a new key at each
+    /// boot; it is overwritten, so name the device by `PARTUUID=`, `PARTLABEL=` or
+    /// `/dev/disk/by-id`.
     pub encryption: EncryptionKind,
-    /// The key of a LUKS volume. Only root may read it.
+    /// Root's alone, as are its folders, and no link leads to it.
     #[serde(deserialize_with = "absolute")]
     pub key_file: Option<PathBuf>,
     /// The cipher, as `cryptsetup --cipher` takes it; a LUKS volume that is there knows its own.
     #[serde(deserialize_with = "cipher_key")]
     pub cipher: Option<String>,
-    /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
+    /// In bits; for xts this is two keys: 512 is AES-256.
     pub key_size: Option<u16>,
-    /// The image of hibernation goes here.
+    /// The image goes here, for the checks; `resume=` tells the kernel.
     pub hibernation: bool,
-    /// How long a boot waits for the drive.
+    /// How long after the kernel's start a boot waits for the drive.
     #[default(TIMEOUT)]
     pub timeout: Span,
 }

@@ -19,23 +19,27 @@ use crate::location::Location;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RamDevice {
-    /// Which driver: the tier's kind says it.
+    /// zram stands in for zmeld [where zmeld.ko cannot be
+    /// had](setup.md#where-zmeldko-cannot-be-had).
     #[serde(rename = "kind")]
     pub driver: RamDriver,
-    /// How many bytes of pages it takes, before compression (`disksize`).
+    /// Pages *before* compression (`disksize`). Each takes 20 bytes of memory (zmeld: 24) from the
+    /// start.
     #[default(Size::percent(50))]
     pub size: Size,
-    /// How much RAM its compressed pages may use (`mem_limit`).
+    /// RAM that its compressed pages may take; else they can fill it.
     pub memory_limit: Option<Size>,
-    /// Codecs of pages: the first of them that the kernel has counts, else its default.
+    /// Of a list, `["zstd:3", "lz4"]`, the first that the kernel has, else the default, with a
+    /// warning.
     pub codec: Vec<Codec>,
-    /// Codecs to compress again with, in the order of trial: their priorities are 1, 2 and 3.
+    /// Up to 3 codecs for `[watch.recompress]` (Linux 6.2), in the order of trial: `["zstd:9"]`.
     pub recompress: Vec<Codec>,
-    /// Writeback of pages that are not worth RAM.
+    /// Its backing device, `[tier.NAME.writeback]`.
     pub writeback: Option<Writeback>,
-    /// When identical pages are melded. [`MeldMode::Off`] for zram.
+    /// When [identical pages are melded](melding.md#modes).
     pub meld: MeldMode,
-    /// Whether zmeld checks what its codecs encode; without, as the module has it.
+    /// Whether [encoded pages are decoded and compared](kernel-module.md#checking-pages); the
+    /// module's own default is `auto`.
     pub check_writes: Option<CheckWrites>,
 }
 
@@ -130,7 +134,7 @@ pub struct Writeback {
     pub key_size: Option<u16>,
     /// How much may be written a day, to spare flash.
     pub daily_limit: Option<Bytes>,
-    /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.1).
+    /// Pages are written as they are compressed (Linux 7.1).
     pub compressed: bool,
     /// The RAM device is set up without it when the drive is missing.
     pub optional: bool,

@@ -58,15 +58,16 @@ text_form!(TierName: str::parse);
 )]
 #[serde(default, deny_unknown_fields)]
 pub struct Swap {
-    /// Whether it is set up: a drop-in may switch it off.
+    /// Whether it is set up; its mistakes are named all the same.
     #[default = true]
     pub enabled: bool,
-    /// A missing or failing device does not stop the others, nor a boot.
+    /// If it fails, other tiers and the boot go on; at boot it is set up when its drive comes.
     pub optional: bool,
-    /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
-    /// order of the tiers decides: see [`Config::areas`](crate::Config::areas).
+    /// Higher is used first. The first area gets 100, each after it 10 less. With -1 the kernel
+    /// chooses, below all others.
     pub priority: Option<Number<i16, -1, 32767>>,
-    /// Which freed pages the device is told of.
+    /// Which freed pages the device is told of (RAM devices always). Through encryption it shows
+    /// which blocks are used.
     pub discard: Discard,
 }
 

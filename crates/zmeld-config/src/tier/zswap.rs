@@ -15,20 +15,18 @@ use crate::settings::{kernel_values, KernelValue};
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Zswap {
-    /// The codec of new pages, by its name: zswap takes no level, and has zword's level 2 by a
-    /// name of its own.
+    /// The codec of new pages, without a level; `zword-dense` is zword's level 2.
     #[serde(deserialize_with = "compressor_key")]
     pub compressor: Option<String>,
-    /// How compressed pages are kept, where the kernel still has a choice (up to 6.17).
+    /// How compressed pages are kept, up to 6.17 (zbud and z3fold up to 6.14).
     pub zpool: Option<Zpool>,
-    /// How much of RAM they may take, in percent.
+    /// How much of RAM they may take.
     pub max_pool_percent: Option<Number<u8, 1, 100>>,
-    /// When pages are taken again after it was full: below so many percent of its limit.
+    /// When pages are taken again after it was full: below this share of its limit.
     pub accept_threshold_percent: Option<Number<u8, 0, 100>>,
-    /// Cold pages go to disk before it is full.
+    /// Cold pages go to disk before it is full; Linux 6.8.
     pub shrinker: Option<bool>,
-    /// A page of one value is kept as that value, where the kernel still has the choice (up to
-    /// 6.11).
+    /// A page of one value is kept as that value, a choice up to 6.11.
     pub same_filled: Option<bool>,
 }
 

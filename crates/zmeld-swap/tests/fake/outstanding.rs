@@ -3,7 +3,7 @@
 use crate::cases::machine;
 use crate::common::config;
 use serde_json::Value;
-use zmeld_config::Tunables;
+use zmeld_config::settings::{kernel_values, Tunables};
 use zmeld_linux::lock::FileLock;
 use zmeld_swap::run_folder::WATCH_LOCK;
 
@@ -18,7 +18,7 @@ fn each_tunable_that_is_a_number_is_set_and_taken_back() {
     let keys = schema["properties"].as_object().unwrap().iter();
     for (key, (least, most)) in keys.filter_map(|(key, of)| Some((key, bounds(of)?))) {
         let file = |value: i64| format!("{ACCEPT}[tunables]\n{key} = {value}\n");
-        let name = &config(&file(most)).tunables.values()[0].name;
+        let name = &kernel_values(&config(&file(most)).tunables)[0].name;
         let path = format!("/proc/sys/vm/{name}");
         let machine = machine("keys.txt", "every-key");
         machine.put(&path, "7\n");

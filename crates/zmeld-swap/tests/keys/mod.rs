@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use schemars::{schema_for, Schema};
 use zmeld_config::*;
+use zmeld_tests::shown::in_table;
 
 /// A key, the type whose field it is, and its default where it has one.
 #[derive(Debug)]
@@ -13,7 +14,8 @@ pub struct Key {
     pub default: String,
     /// The least and the most that a number may be.
     pub range: Option<(i64, i64)>,
-    pub comment: String,
+    /// The first paragraph of its comment.
+    pub does: String,
 }
 
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
@@ -60,7 +62,7 @@ fn of_type(of: &'static str, schema: &Schema) -> Vec<Key> {
             name: name.clone(),
             default,
             range: bound("minimum").zip(bound("maximum")),
-            comment: schema["description"].as_str().unwrap().replace('\n', " "),
+            does: in_table(schema["description"].as_str().unwrap()),
         }
     });
     keys.collect()

@@ -380,10 +380,8 @@ impl Grammar {
                 ],
             ),
             (_, "textfile") => one(random, &["\"/tmp/zmeld.prom\"", "\"/nowhere/x.prom\""]),
-            (of, name) => {
-                let (least, most) = key
-                    .range
-                    .unwrap_or_else(|| panic!("no value of {of} {name}"));
+            _ => {
+                let (least, most) = key.range.expect(&key.name);
                 return number(random, least, most.min(100_000));
             }
         };

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use zmeld_config::advice::tunables::{LEAST, MOST_IN_RAM};
 use zmeld_config::advice::{unsupported, SwapKinds};
+use zmeld_config::settings::kernel_values;
 use zmeld_report::units::count;
 
 use crate::observe::is_spinning;
@@ -46,7 +47,7 @@ impl Planner<'_> {
         }
         let kept_free = unsupported::kept_free(self.machine, self.config);
         self.problems.extend(kept_free);
-        let given = wanted.values().into_iter();
+        let given = kernel_values(wanted).into_iter();
         let given = given.map(|it| (it.name, it.value, it.purpose));
         let measured = measured.map(|(value, reason)| (SWAPPINESS.to_owned(), value, reason));
         let fitting = self.fitting_read_ahead();

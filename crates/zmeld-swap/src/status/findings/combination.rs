@@ -53,8 +53,6 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
 
 /// A compressed device of another tool is swapped to beside zmeld's own. Do: `zmeld up
 /// --take-over`.
-///
-/// The plan refuses it, but it is on where the other came later.
 pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;

@@ -1,8 +1,7 @@
 //! Findings on a machine's swap: the problem, its evidence, and the way out.
 //!
-//! [`RULES`] is the list: each rule looks at an [`Observation`] and at what was
-//! asked for, and says what it found with the numbers that it saw. `docs/findings.md`
-//! explains each.
+//! Each of the [`RULES`] looks at an [`Observation`] and at what was asked for, and says what it
+//! found with the numbers that it saw.
 //!
 //! | module | what its rules are about |
 //! |---|---|

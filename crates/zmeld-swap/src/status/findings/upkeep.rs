@@ -176,8 +176,6 @@ fn stopped(service: &str) -> String {
 
 /// DAMON reclaims beside `[watch.reclaim]` (`damon_reclaim`, or a scheme of `pageout`). Do: switch
 /// one of them off.
-///
-/// What one takes and is needed again, the other is blamed for.
 pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     if view.wanted.watch.reclaim.is_none() {
         return Vec::new();
