@@ -52,8 +52,8 @@ pub use settings::{
     Tunables, Watch, WritebackRule,
 };
 pub use tier::{
-    CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Size, Source,
-    Swap, Tier, TierName, Writeback, Zpool, Zswap,
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Size, SlotTable,
+    Source, Swap, Tier, TierName, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
 pub use zmeld_linux::amount::{Bytes, Percent, Span};

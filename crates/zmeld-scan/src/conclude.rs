@@ -1,8 +1,8 @@
 //! From sums and counts to a result.
 
 use crate::memory::{Coldness, Skipped, Visit};
-use zmeld_config::advice::size;
-use zmeld_config::RamDriver;
+use zmeld_config::advice::{meld, size};
+use zmeld_config::{RamDriver, SlotTable};
 use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;
@@ -118,8 +118,9 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
     let melded = stored * melded_at_scale / at_scale.max(1.0);
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;
-        let gained = size::gained(RamDriver::Zram, disksize, stored, page);
-        let melded_gained = size::gained(RamDriver::Zmeld, disksize, melded, page);
+        let table = |driver| SlotTable::new(driver, meld::advised(driver), page);
+        let gained = size::gained(table(RamDriver::Zram), disksize, stored);
+        let melded_gained = size::gained(table(RamDriver::Zmeld), disksize, melded);
         Gain {
             disksize_percent: percent,
             disksize_bytes: disksize,

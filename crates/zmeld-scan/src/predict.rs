@@ -184,7 +184,7 @@ pub(crate) fn half_width(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_config::RamDriver;
+    use zmeld_config::{RamDriver, SlotTable};
     use zmeld_store::{ChainRule, Codec, MeldMode, Store};
 
     fn geometry() -> Geometry {
@@ -194,12 +194,19 @@ mod tests {
     #[test]
     fn a_table_is_as_large_as_the_stores() {
         let codec = Codec::new("lz4", None).unwrap();
-        let metadata = |pages| {
-            let store = Store::new(pages, MeldMode::Manual, &codec).unwrap();
-            store.stats().memory_metadata
-        };
-        let table = metadata(1 << 15) - metadata(1 << 14);
-        assert_eq!(table, RamDriver::Zmeld.slot_bytes() << 14);
+        use zmeld_config::MeldMode as Wanted;
+        for (mode, wanted) in [
+            (MeldMode::Manual, Wanted::Manual),
+            (MeldMode::Auto, Wanted::Auto),
+        ] {
+            let metadata = |pages| {
+                let store = Store::new(pages, mode, &codec).unwrap();
+                store.stats().memory_metadata
+            };
+            let table = SlotTable::new(RamDriver::Zmeld, wanted, 4096);
+            let expected = table.bytes(4096 << 14);
+            assert_eq!(metadata(1 << 15) - metadata(1 << 14), expected, "{mode:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
-use crate::tier::RamDriver;
+use crate::tier::{MeldMode, RamDriver};
 
 /// An active swap area, and what a compressed device in RAM says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -19,6 +19,9 @@ pub struct ActiveSwap {
     /// Its driver, where it is a compressed device in RAM.
     #[serde(skip)]
     pub driver: RamDriver,
+    /// When it melds, where it is one of zmeld's.
+    #[serde(skip)]
+    pub meld: MeldMode,
     /// Its codec, where it is such a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
@@ -39,8 +42,11 @@ impl ActiveSwap {
         if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
             let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
             swap.driver = RamDriver::of(host, name);
-            let codecs = text("comp_algorithm")?;
-            swap.codec = codecs.as_deref().and_then(chosen).map(str::to_owned);
+            let named = |file: &str| -> Result<Option<String>, HostError> {
+                Ok(text(file)?.as_deref().and_then(chosen).map(str::to_owned))
+            };
+            swap.meld = MeldMode::chosen(&named("meld_mode")?.unwrap_or_default());
+            swap.codec = named("comp_algorithm")?;
             swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));
             swap.memory_limit_bytes = swap.held.map_or(0, |held| held.limit_bytes);
         }

@@ -5,8 +5,7 @@
 use zmeld_report::units::bytes;
 
 use crate::advice::active::ActiveSwap;
-use crate::advice::size::table_bytes;
-use crate::tier::RamDriver;
+use crate::tier::SlotTable;
 
 /// Effect of zswap on a compressed device behind it.
 pub const IN_FRONT: &str = "zswap in front of it compresses every page twice";
@@ -21,20 +20,14 @@ pub struct CompressedPlace {
 
 impl CompressedPlace {
     /// A device of that size, whose pool may take so much; 0: no limit.
-    pub fn device(
-        driver: RamDriver,
-        priority: i32,
-        size_bytes: u64,
-        limit_bytes: u64,
-        page_size: u64,
-    ) -> Self {
+    pub fn device(table: SlotTable, priority: i32, size_bytes: u64, limit_bytes: u64) -> Self {
         let pool = match limit_bytes {
             0 => size_bytes,
             limit => limit.min(size_bytes),
         };
         CompressedPlace {
             priority,
-            takes_bytes: pool.saturating_add(table_bytes(driver, size_bytes, page_size)),
+            takes_bytes: pool.saturating_add(table.bytes(size_bytes)),
         }
     }
 
@@ -42,7 +35,8 @@ impl CompressedPlace {
     pub fn of(area: &ActiveSwap, page_size: u64) -> Self {
         let limit = area.memory_limit_bytes;
         let (priority, size) = (area.area.priority, area.area.size_bytes);
-        CompressedPlace::device(area.driver, priority, size, limit, page_size)
+        let table = SlotTable::new(area.driver, area.meld, page_size);
+        CompressedPlace::device(table, priority, size, limit)
     }
 }
 

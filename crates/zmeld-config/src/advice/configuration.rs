@@ -3,6 +3,7 @@
 
 use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
+use crate::advice::meld;
 use crate::advice::size::{tenths, Sizing};
 use crate::advice::tier::{recommend, Choice, Facts, Recommendation};
 use crate::advice::tunables::SwapKinds;
@@ -11,7 +12,7 @@ use crate::key::Number;
 use crate::location::Location;
 use crate::settings::Swappiness;
 use crate::tier::{
-    compressor, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Size, Tier, TierKind, Zpool, Zswap,
+    compressor, DiskSwap, Kind, RamDevice, RamDriver, Size, Tier, TierKind, Zpool, Zswap,
 };
 use crate::write::Comments;
 
@@ -129,17 +130,13 @@ fn ram(
         "memory_limit",
         format!("{why}; what compresses worse does not fill RAM"),
     );
-    let meld = match driver {
-        RamDriver::Zmeld => MeldMode::Auto,
-        RamDriver::Zram => MeldMode::Off,
-    };
     let codec = advised.codec.as_ref().and_then(|codec| codec.parse().ok());
     RamDevice {
         driver,
         size,
         memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
         codec: codec.into_iter().collect(),
-        meld,
+        meld: meld::advised(driver),
         ..RamDevice::default()
     }
 }

@@ -6,12 +6,21 @@
 //! `zmeld status` hold their samples against the same threshold.
 
 use crate::advice::module::ModulePresence;
+use crate::tier::{MeldMode, RamDriver};
 
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
 
 /// [`WORTH`] for the memory that was scanned: a share of next to nothing is nothing.
 pub const WORTH_OF_SCANNED: f64 = 0.01;
+
+/// When a device that is advised melds.
+pub fn advised(driver: RamDriver) -> MeldMode {
+    match driver {
+        RamDriver::Zram => MeldMode::Off,
+        RamDriver::Zmeld => MeldMode::Auto,
+    }
+}
 
 /// Mechanisms that meld on a machine, in a sentence. `zmeld`: the kernel module; `ksm_runs`:
 /// whether KSM does, `None` where the kernel has none.

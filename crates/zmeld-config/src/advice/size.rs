@@ -11,7 +11,7 @@
 use serde::Serialize;
 use zmeld_report::units::bytes;
 
-use crate::tier::RamDriver;
+use crate::tier::SlotTable;
 
 /// Assumed ratio of pages where nobody measured it.
 pub const RATIO_ASSUMED: f64 = 2.0;
@@ -81,12 +81,7 @@ pub struct Sizing {
 impl Sizing {
     /// The size and limit for a machine with that much RAM, whose pages were measured;
     /// `None`: nothing was.
-    pub fn advised(
-        driver: RamDriver,
-        ram_bytes: u64,
-        page_size: u64,
-        basis: Option<Basis>,
-    ) -> Sizing {
+    pub fn advised(table: SlotTable, ram_bytes: u64, basis: Option<Basis>) -> Sizing {
         let held = basis.map(|basis| {
             let room = f64::from(LIMIT_MAX_PERCENT) / MARGIN * basis.ratio.max(1.0);
             let fits = STEPS.iter().find(|step| f64::from(**step) <= room);
@@ -100,22 +95,15 @@ impl Sizing {
         };
         Sizing {
             held_back,
-            ..Sizing::of_size(
-                driver,
-                part(ram_bytes, percent),
-                ram_bytes,
-                page_size,
-                basis,
-            )
+            ..Sizing::of_size(table, part(ram_bytes, percent), ram_bytes, basis)
         }
     }
 
     /// [`Sizing::advised`] for a device whose size its owner chose.
     pub fn of_size(
-        driver: RamDriver,
+        table: SlotTable,
         size_bytes: u64,
         ram_bytes: u64,
-        page_size: u64,
         basis: Option<Basis>,
     ) -> Sizing {
         let ratio = basis.map_or(RATIO_ASSUMED, |basis| basis.ratio).max(1.0);
@@ -124,21 +112,20 @@ impl Sizing {
         Sizing {
             memory_limit_percent: limit,
             limit_why,
-            ..Sizing::limited(driver, size_bytes, limit_bytes, ram_bytes, page_size, basis)
+            ..Sizing::limited(table, size_bytes, limit_bytes, ram_bytes, basis)
         }
     }
 
     /// [`Sizing::of_size`] where its owner chose the limit, too.
     pub fn limited(
-        driver: RamDriver,
+        table: SlotTable,
         size_bytes: u64,
         limit_bytes: u64,
         ram_bytes: u64,
-        page_size: u64,
         basis: Option<Basis>,
     ) -> Sizing {
         let ratio = basis.map_or(RATIO_ASSUMED, |basis| basis.ratio).max(1.0);
-        let table = table_bytes(driver, size_bytes, page_size);
+        let table = table.bytes(size_bytes);
         // At its limit it takes no more pages.
         let held = ((limit_bytes as f64 * ratio) as u64).min(size_bytes);
         let pool = (held as f64 / ratio) as u64;
@@ -231,19 +218,13 @@ fn part(ram_bytes: u64, percent: u32) -> u64 {
     u64::try_from(u128::from(ram_bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a device's table.
-pub fn table_bytes(driver: RamDriver, size_bytes: u64, page_size: u64) -> u64 {
-    (size_bytes / page_size.max(1)).saturating_mul(driver.slot_bytes())
-}
-
 /// RAM gained by a device of `disksize` bytes when it is full, in bytes; negative
 /// where it costs more than it gives. `stored` is memory used for each byte kept
 /// (the inverse of the ratio, pool overhead included).
 ///
 /// gain = disksize (1 - stored) - slots; the table is allocated with the device.
-pub fn gained(driver: RamDriver, disksize: u64, stored: f64, page_size: u64) -> i64 {
-    let table = table_bytes(driver, disksize, page_size);
-    (disksize as f64 * (1.0 - stored) - table as f64) as i64
+pub fn gained(table: SlotTable, disksize: u64, stored: f64) -> i64 {
+    (disksize as f64 * (1.0 - stored) - table.bytes(disksize) as f64) as i64
 }
 
 /// The pool's limit for a device of that size, in whole percent of RAM (1 to 50),
@@ -291,9 +272,14 @@ pub fn is_oversized(size_bytes: u64, room_bytes: u64, measured: Option<f64>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::RamDriver::{Zmeld, Zram};
+    use crate::advice::meld;
+    use crate::tier::RamDriver::{self, Zmeld, Zram};
 
     const GIB: u64 = 1 << 30;
+
+    fn table(driver: RamDriver) -> SlotTable {
+        SlotTable::new(driver, meld::advised(driver), 4096)
+    }
 
     /// A ratio that was measured on more than enough pages.
     fn basis(ratio: f64) -> Option<Basis> {
@@ -306,7 +292,7 @@ mod tests {
     /// and the table; a fifth more would be 48 %, and half as small needs 50 %.
     #[test]
     fn the_arithmetic_of_the_size_is_right() {
-        let found = Sizing::advised(Zram, 8 * GIB, 4096, basis(2.5));
+        let found = Sizing::advised(table(Zram), 8 * GIB, basis(2.5));
         let table = 32 << 20;
         assert_eq!((found.size_percent, found.memory_limit_percent), (100, 50));
         assert_eq!(found.memory_limit_bytes, 4 * GIB);
@@ -322,21 +308,21 @@ mod tests {
         );
     }
 
-    /// By hand: a table of 20 bytes a slot instead of 16 is 40 MiB instead of 32 for 8 GiB.
+    /// By hand: a table of 25 bytes a slot instead of 16 is 50 MiB instead of 32 for 8 GiB.
     #[test]
     fn a_device_of_zmeld_takes_more_for_its_table() {
-        let of = |driver| Sizing::advised(driver, 8 * GIB, 4096, basis(2.5));
+        let of = |driver| Sizing::advised(table(driver), 8 * GIB, basis(2.5));
         let (zram, zmeld) = (of(Zram), of(Zmeld));
-        assert_eq!(zmeld.takes_bytes, zram.takes_bytes + (8 << 20));
-        assert_eq!(zmeld.takes_at_most_bytes, 4 * GIB + (40 << 20));
-        assert_eq!(zmeld.gains_bytes, zram.gains_bytes - (8 << 20));
+        assert_eq!(zmeld.takes_bytes, zram.takes_bytes + (18 << 20));
+        assert_eq!(zmeld.takes_at_most_bytes, 4 * GIB + (50 << 20));
+        assert_eq!(zmeld.gains_bytes, zram.gains_bytes - (18 << 20));
     }
 
     /// An eighth of RAM does not speak for all of it.
     #[test]
     fn a_size_says_on_how_little_it_rests() {
         let bytes = GIB;
-        let found = Sizing::advised(Zram, 8 * GIB, 4096, Some(Basis { ratio: 2.5, bytes }));
+        let found = Sizing::advised(table(Zram), 8 * GIB, Some(Basis { ratio: 2.5, bytes }));
         assert!(found.held_back);
         let said = found.why() + "; " + &found.words();
         for words in [
@@ -351,7 +337,7 @@ mod tests {
     /// of pages; the table of 16 GiB takes 64 MiB. Gained: 8 - 4 GiB, less the table.
     #[test]
     fn a_device_that_its_limit_bounds_gains_what_the_limit_holds() {
-        let found = Sizing::of_size(Zram, 16 * GIB, 8 * GIB, 4096, basis(2.0));
+        let found = Sizing::of_size(table(Zram), 16 * GIB, 8 * GIB, basis(2.0));
         let table = 64 << 20;
         assert_eq!((found.size_percent, found.memory_limit_percent), (200, 50));
         assert_eq!(found.takes_bytes, 4 * GIB + table);
@@ -364,20 +350,20 @@ mod tests {
     fn sizes_go_in_steps_and_what_is_not_measured_is_half() {
         let percent = |it: Sizing| (it.size_percent, it.memory_limit_percent);
         assert_eq!(
-            percent(Sizing::advised(Zram, 100 * GIB, 4096, None)),
+            percent(Sizing::advised(table(Zram), 100 * GIB, None)),
             (50, 30)
         );
         for line in include_str!("sizes.txt").lines().skip(1) {
             let row: Vec<f64> = line.split_whitespace().flat_map(str::parse).collect();
             let (ratio, bytes) = (row[0], GIB * row[1] as u64);
-            let found = Sizing::advised(Zram, 100 * GIB, 4096, Some(Basis { ratio, bytes }));
+            let found = Sizing::advised(table(Zram), 100 * GIB, Some(Basis { ratio, bytes }));
             assert_eq!(percent(found), (row[2] as u32, row[3] as u32), "{line}");
         }
     }
 
     /// By hand: four fifths of 1000 are 800; a limit of 1000 holds 2000 at a ratio of 2, and a
     /// tenth more is within what ratios vary by; 100 pages of which a quarter stays give 75 back, less
-    /// 16 bytes each, or 20.
+    /// 16 bytes each, or 25.
     #[test]
     fn what_is_too_large_begins_where_it_says() {
         let filling = [(999, 800), (999, 801), (999, 900), (1000, 0)];
@@ -386,8 +372,8 @@ mod tests {
         let sizes = [2000, 2199, 2201];
         let oversized = sizes.map(|size| is_oversized(size, 1000, Some(2.0)));
         assert_eq!(oversized, [false, false, true]);
-        let gains = [Zram, Zmeld].map(|driver| gained(driver, 100 * 4096, 0.25, 4096));
-        assert_eq!(gains, [75 * 4096 - 100 * 16, 75 * 4096 - 100 * 20]);
+        let gains = [Zram, Zmeld].map(|driver| gained(table(driver), 100 * 4096, 0.25));
+        assert_eq!(gains, [75 * 4096 - 100 * 16, 75 * 4096 - 100 * 25]);
     }
 
     /// The advice of one is never the fault that another finds.
@@ -396,7 +382,7 @@ mod tests {
         for hundredths in 110..=2000 {
             let ratio = f64::from(hundredths) / 100.0;
             for ram in [256 << 20, GIB - 12_345, 8 * GIB, 23_999_999_999] {
-                let found = Sizing::advised(Zram, ram, 4096, basis(rounded(ratio)));
+                let found = Sizing::advised(table(Zram), ram, basis(rounded(ratio)));
                 let (size, limit) = (found.size_bytes, found.memory_limit_bytes);
                 assert!(STEPS.contains(&found.size_percent), "{found:?}");
                 assert!(!is_oversized(size, limit, None), "{ratio} {found:?}");
@@ -405,7 +391,7 @@ mod tests {
                 assert!(limit <= ram / 2, "{found:?}");
             }
         }
-        let unmeasured = Sizing::advised(Zram, 8 * GIB, 4096, None);
+        let unmeasured = Sizing::advised(table(Zram), 8 * GIB, None);
         let (size, limit) = (unmeasured.size_bytes, unmeasured.memory_limit_bytes);
         assert!(!is_oversized(size, limit, None));
         assert!(is_oversized(8 * GIB, limit, None));

@@ -7,11 +7,12 @@ use zmeld_report::units::bytes;
 use crate::advice::active::{ActiveSwap, ZswapFacts};
 use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
+use crate::advice::meld;
 use crate::advice::module::{way_to_module, ModulePresence};
 use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
 use crate::codec::Codec;
 use crate::location::Location;
-use crate::tier::{RamDriver, Size, TierKind};
+use crate::tier::{RamDriver, Size, SlotTable, TierKind};
 
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -298,10 +299,11 @@ pub fn recommend(facts: &Facts, choice: &Choice) -> Recommendation {
     let sizing = kind.driver().map(|driver| {
         let is_it = asked_codec.is_none() || asked_codec.as_deref() == measured.codec();
         let basis = measured.basis().filter(|_| is_it);
-        let (ram_bytes, page_size) = (machine.ram_bytes, facts.page_size);
+        let table = SlotTable::new(driver, meld::advised(driver), facts.page_size);
+        let ram_bytes = machine.ram_bytes;
         match choice.size.map(|size| size.bytes(ram_bytes)) {
-            Some(bytes) => Sizing::of_size(driver, bytes, ram_bytes, page_size, basis),
-            None => Sizing::advised(driver, ram_bytes, page_size, basis),
+            Some(bytes) => Sizing::of_size(table, bytes, ram_bytes, basis),
+            None => Sizing::advised(table, ram_bytes, basis),
         }
     });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());

@@ -15,7 +15,7 @@ mod swap;
 mod zswap;
 
 pub use disk::{DiskSwap, Source};
-pub use ram::{CheckWrites, MeldMode, RamDevice, RamDriver, Size, Writeback};
+pub use ram::{CheckWrites, MeldMode, RamDevice, RamDriver, Size, SlotTable, Writeback};
 pub use swap::{Discard, Place, Swap, TierName};
 pub use zswap::{compressor, Zpool, Zswap};
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::de::value::{self, StrDeserializer};
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 use zmeld_linux::amount::{bare, Bytes, Percent, Span, BARE_MIN};
@@ -23,8 +25,8 @@ pub struct RamDevice {
     /// had](setup.md#where-zmeldko-cannot-be-had).
     #[serde(rename = "kind")]
     pub driver: RamDriver,
-    /// Pages *before* compression (`disksize`). Each takes 20 bytes of memory (zmeld: 24) from the
-    /// start.
+    /// Pages *before* compression (`disksize`). Each takes 20 bytes of memory from the start (zmeld:
+    /// 24; `auto`, `inline`: 29).
     #[default(Size::percent(50))]
     pub size: Size,
     /// RAM that its compressed pages may take; else they can fill it.
@@ -73,15 +75,6 @@ impl RamDriver {
         }
     }
 
-    /// Bytes of table that it keeps for each page of a device's size: a slot of 16, and zmeld
-    /// when it was last accessed.
-    pub fn slot_bytes(self) -> u64 {
-        match self {
-            RamDriver::Zram => 16,
-            RamDriver::Zmeld => 16 + 4,
-        }
-    }
-
     /// The directory of `hot_add` and `hot_remove`.
     pub fn control(self) -> PathBuf {
         PathBuf::from(format!("/sys/class/{}-control", self.name()))
@@ -103,6 +96,43 @@ pub enum MeldMode {
     Auto,
     /// At write time, always.
     Inline,
+}
+
+impl MeldMode {
+    /// The mode of that name, as `meld_mode` of a device has it; off where there is none.
+    pub fn chosen(name: &str) -> MeldMode {
+        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+        MeldMode::deserialize(name).unwrap_or_default()
+    }
+}
+
+/// The table of a device's slots, with what else it keeps for each page of its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotTable {
+    /// Bytes for one page.
+    pub slot_bytes: u64,
+    page_size: u64,
+}
+
+impl SlotTable {
+    /// A slot is 16 bytes. zmeld has 4 more, for when it was last accessed, and 5 of an index once
+    /// twins are looked for at write time.
+    pub fn new(driver: RamDriver, meld: MeldMode, page_size: u64) -> SlotTable {
+        let slot_bytes = match (driver, meld) {
+            (RamDriver::Zram, _) => 16,
+            (RamDriver::Zmeld, MeldMode::Off | MeldMode::Manual) => 16 + 4,
+            (RamDriver::Zmeld, MeldMode::Auto | MeldMode::Inline) => 16 + 4 + 5,
+        };
+        SlotTable {
+            slot_bytes,
+            page_size: page_size.max(1),
+        }
+    }
+
+    /// Bytes of the table of a device of that size.
+    pub fn bytes(self, size_bytes: u64) -> u64 {
+        (size_bytes / self.page_size).saturating_mul(self.slot_bytes)
+    }
 }
 
 /// Whether what a codec encoded is decoded and compared with the page before it is
@@ -151,6 +181,12 @@ impl Writeback {
 }
 
 impl RamDevice {
+    /// Its table on this machine.
+    pub fn slot_table(&self) -> SlotTable {
+        let page_size = rustix::param::page_size() as u64;
+        SlotTable::new(self.driver, self.meld, page_size)
+    }
+
     pub(super) fn place(&self) -> Option<Place<'_>> {
         self.writeback.as_ref().map(|writeback| Place {
             table: "writeback.",

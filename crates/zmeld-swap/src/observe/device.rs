@@ -5,8 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use zmeld_config::advice::size::table_bytes;
-use zmeld_config::RamDriver;
+use zmeld_config::{MeldMode, RamDriver, SlotTable};
 use zmeld_linux::compressed::{self, choices, chosen, numbers};
 pub use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::mounts::{self, Mount};
@@ -204,9 +203,15 @@ impl Device {
     /// Size of the table of slots, beside `memory_used_bytes`.
     pub fn metadata_bytes(&self, page_size: u64) -> u64 {
         match self.initialised {
-            true => table_bytes(self.driver, self.size_bytes, page_size),
+            true => self.slot_table(page_size).bytes(self.size_bytes),
             false => 0,
         }
+    }
+
+    pub(crate) fn slot_table(&self, page_size: u64) -> SlotTable {
+        let melding = self.melding.as_ref();
+        let mode = melding.map_or(MeldMode::Off, |it| MeldMode::chosen(&it.mode));
+        SlotTable::new(self.driver, mode, page_size)
     }
 
     pub(super) fn read(reader: &mut Reader, name: &str, mounts: &Mounts) -> Device {

@@ -174,7 +174,7 @@ impl Observation {
                 "{} are the table of slots, {} bytes a page of the disk size, which mm_stat \
                  does not count",
                 units::bytes(metadata),
-                device.driver.slot_bytes()
+                device.slot_table(self.page_size).slot_bytes
             ),
         ];
         let from = ("compressed", held.compressed_bytes);

@@ -28,7 +28,6 @@ pub use crate::setup::plan::{Done, Skipped, StandIn};
 use crate::setup::step::{Record, Step};
 use crate::setup::steps;
 use crate::setup::swapoff_check::{self, PlannedCapacity};
-use zmeld_config::advice::size::table_bytes;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
 
@@ -167,8 +166,7 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
                     let limit = device.memory_limit;
                     let limit = limit.map_or(u64::MAX, |it| it.bytes(ram));
                     coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
-                    let page_size = rustix::param::page_size() as u64;
-                    coming.tables_bytes += table_bytes(device.driver, size, page_size);
+                    coming.tables_bytes += device.slot_table().bytes(size);
                 }
                 Kind::Zswap(_) => {}
                 // How large a drive is shows when it is on.

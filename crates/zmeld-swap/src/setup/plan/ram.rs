@@ -1,7 +1,6 @@
 //! A zram or zmeld device.
 
 use zmeld_config::advice::module::lacks_encryption;
-use zmeld_config::advice::size::table_bytes;
 use zmeld_config::advice::tier::missing_driver;
 use zmeld_config::advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
@@ -169,7 +168,7 @@ impl Planner<'_> {
     fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
         let ram = self.machine.ram_bytes;
         let size = device.size.bytes(ram);
-        let table = table_bytes(device.driver, size, rustix::param::page_size() as u64);
+        let table = device.slot_table().bytes(size);
         refuse_absurd(size, table, ram)?;
         refuse_tiny(size)?;
         if let Some(limit) = device.memory_limit.map(|it| it.bytes(ram)) {

@@ -189,9 +189,8 @@ fn conflict(
         Kind::Ram(device) => {
             let limit = device.memory_limit.map_or(0, |it| it.bytes(ram_bytes));
             let size = device.size.bytes(ram_bytes);
-            let page_size = rustix::param::page_size() as u64;
             let priority = i32::from(priority);
-            let place = CompressedPlace::device(device.driver, priority, size, limit, page_size);
+            let place = CompressedPlace::device(device.slot_table(), priority, size, limit);
             Some((FindingId::SecondDevice, Some(place)))
         }
         Kind::Zswap(_) => Some((FindingId::ZramWithZswap, None)),

@@ -59,7 +59,7 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let place = |(swap, device): &(&Swap, &Device)| {
         let limit = device.held.unwrap_or_default().limit_bytes;
         let (priority, size) = (swap.area.priority, device.size_bytes);
-        CompressedPlace::device(device.driver, priority, size, limit, page_size)
+        CompressedPlace::device(device.slot_table(page_size), priority, size, limit)
     };
     let (own, others): (Vec<_>, Vec<_>) =
         view.compressed().partition(|(swap, _)| view.is_own(swap));

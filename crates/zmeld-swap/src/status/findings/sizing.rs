@@ -267,7 +267,7 @@ impl Fit {
         }
         let bytes = device.in_memory_bytes();
         let basis = measured.map(|ratio| Basis { ratio, bytes });
-        let advised = Sizing::advised(device.driver, ram, view.now.page_size, basis);
+        let advised = Sizing::advised(device.slot_table(view.now.page_size), ram, basis);
         Fit {
             size_percent: Some(shared(advised.size_percent)),
             limit: Size::percent(shared(advised.memory_limit_percent)),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Finding, Kind, Named, Number, RamDriver, Severity, Tier};
+use zmeld_config::{Finding, Kind, Named, Number, RamDriver, Severity, SlotTable, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
@@ -228,7 +228,8 @@ fn sizings_as_written<'b>(
             true => RamDriver::Zram,
             false => device.driver,
         };
-        let sizing = Sizing::limited(driver, size, limit, ram, page_size, None);
+        let table = SlotTable::new(driver, device.meld, page_size);
+        let sizing = Sizing::limited(table, size, limit, ram, None);
         (tier, driver, sizing)
     })
 }
