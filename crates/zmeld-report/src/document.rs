@@ -144,6 +144,12 @@ impl Document {
         self
     }
 
+    /// Names the host that the figures come from, in the title too.
+    pub fn on_host(mut self, host: &str) -> Self {
+        self.title = format!("{} on {host}", self.title);
+        self.provenance("host", host)
+    }
+
     /// Adds a section, unless there is nothing below its heading.
     pub fn section(mut self, section: Section) -> Self {
         let is_empty = section.blocks.is_empty();

@@ -12,12 +12,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 impl Document {
     /// The document as a self-contained HTML page.
     pub fn to_html(&self) -> String {
-        let mut provenance = self.provenance.iter();
-        let title = match provenance.find(|(name, _)| name == "host") {
-            Some((_, host)) => format!("{} on {host}", self.title),
-            None => self.title.clone(),
-        };
-        let title = text::running(&title);
+        let title = text::running(&self.title);
         let page = html! {
             (DOCTYPE)
             html lang="en" {

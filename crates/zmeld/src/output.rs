@@ -117,7 +117,7 @@ pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
     let command = command.fold(Invocation::new("zmeld"), |it, argument| it.arg(argument));
     let document = document
         .clone()
-        .provenance("host", system.nodename().to_string_lossy())
+        .on_host(&system.nodename().to_string_lossy())
         .provenance(
             "host's kernel",
             format!("Linux {}", system.release().to_string_lossy()),
