@@ -267,6 +267,15 @@ impl Step {
         }
     }
 
+    /// Whether pages go to its tier from then on.
+    pub(crate) fn switches_on(&self) -> bool {
+        match self {
+            Step::SwapOn(_) => true,
+            Step::SetValue(set) => set.path.ends_with("zswap/parameters/enabled"),
+            _ => false,
+        }
+    }
+
     /// Whether it replaces another one of its part: both are about the same.
     pub fn replaces(&self, other: &Step) -> bool {
         match (self, other) {

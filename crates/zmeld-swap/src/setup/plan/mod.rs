@@ -217,6 +217,21 @@ impl Plan {
         steps.all(|planned| planned.done) && self.undone.is_empty()
     }
 
+    /// Whether a tier that compresses is on.
+    pub fn has_compressed_on(&self) -> bool {
+        let compresses = |part: &&PlanPart| {
+            let tier = part.name.strip_prefix("tier.");
+            let tier = tier.and_then(|name| self.config.tier(name));
+            tier.is_some_and(|tier| !tier.kind.is_on_disk())
+        };
+        let mut steps = self
+            .groups
+            .iter()
+            .filter(compresses)
+            .flat_map(|it| &it.steps);
+        steps.any(|planned| planned.done && planned.step.switches_on())
+    }
+
     /// Whether zram could stand in for what failed so.
     pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
         let is_zmeld = |(module, _): (&str, &str)| module == RamDriver::Zmeld.name();

@@ -202,6 +202,11 @@ impl Planned {
     pub fn is_open(&self) -> bool {
         !self.done && !self.passed_over
     }
+
+    /// Whether it is a value that was as wanted before.
+    pub fn was_so(&self) -> bool {
+        matches!(&self.step, Step::SetValue(set) if self.before.as_ref() == Some(&set.value))
+    }
 }
 
 /// Inputs of a plan besides the configuration.

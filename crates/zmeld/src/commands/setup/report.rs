@@ -4,12 +4,11 @@ use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
-use zmeld_config::{Finding, Kind, Named, Number, RamDriver, Severity, SlotTable, Tier};
+use zmeld_config::{Finding, Named, Number, RamDriver, Severity, SlotTable, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
-use zmeld_swap::setup::plan::{Plan, PlanPart};
-use zmeld_swap::setup::step::Step;
+use zmeld_swap::setup::plan::Plan;
 use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
 
@@ -73,11 +72,8 @@ pub fn steps_table(body: &PlanBody<'_>) -> Table {
     };
     let mut table = zmeld_report::table!("", for (group, planned) in steps,
         where {
-            let is_so = |before: &String| {
-                matches!(&planned.step, Step::SetValue(set) if set.value == *before)
-            };
             let now = match (&planned.before, planned.done) {
-                (Some(before), true) if is_so(before) => format!("{before}, as wanted"),
+                (Some(before), true) if planned.was_so() => format!("{before}, as wanted"),
                 (Some(before), true) => format!("done (was {before})"),
                 (None, true) => "done".to_owned(),
                 (Some(before), false) => before.clone(),
@@ -140,22 +136,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
 
 /// Whether a tier that compresses is at work already, and is to be changed.
 fn is_begun(body: &PlanBody<'_>) -> bool {
-    let plan = body.plan;
-    let is_on = |part: &PlanPart| {
-        let name = part.name.strip_prefix("tier.").unwrap_or_default();
-        let kind = plan.config.tier(name).map(|tier| &tier.kind);
-        part.steps
-            .iter()
-            .filter(|step| step.done)
-            .any(|done| match (kind, &done.step) {
-                (Some(Kind::Ram(_)), Step::SwapOn(_)) => true,
-                (Some(Kind::Zswap(_)), Step::SetValue(set)) => {
-                    set.path.ends_with("zswap/parameters/enabled")
-                }
-                _ => false,
-            })
-    };
-    !body.done && plan.groups.iter().any(is_on)
+    !body.done && body.plan.has_compressed_on()
 }
 
 /// The compressed swap that would be set up and its gain; none where some of it is there already.
