@@ -201,9 +201,13 @@ fn merge(sources: &[files::Source]) -> (Tree<'_>, Vec<Finding>) {
     let mut whole = DeTable::new();
     let mut wrong = Vec::new();
     for source in sources {
-        let (legible, mut found) = mistakes::without_unquoted(source);
-        let legible = source.legible.get_or_init(|| legible);
-        let (parsed, errors) = DeTable::parse_recoverable(legible);
+        let (mut legible, mut found) = (&source.text, Vec::new());
+        let (mut parsed, mut errors) = DeTable::parse_recoverable(legible);
+        if !errors.is_empty() {
+            let (text, mistaken) = mistakes::without_unquoted(source);
+            (legible, found) = (source.legible.get_or_init(|| text), mistaken);
+            (parsed, errors) = DeTable::parse_recoverable(legible);
+        }
         let parsed = parsed.into_inner();
         let is_doubtful = !found.is_empty()
             || !errors.is_empty()

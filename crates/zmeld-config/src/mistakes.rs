@@ -289,14 +289,11 @@ fn begin_of(open: &[usize]) -> Option<usize> {
 const IN_TABLE: usize = usize::MAX;
 const NOT_OF_NAMES: [char; 7] = ['[', ']', '{', '}', ',', '"', '\''];
 
-/// The text with blanks in place of lists that are open and of lines whose value lacks its quotes,
-/// and what each lacks.
+/// The text of a file that is no TOML, with blanks in place of lists that are open and of lines
+/// whose value lacks its quotes, and what each lacks.
 pub(super) fn without_unquoted(source: &Source) -> (String, Vec<(usize, String)>) {
     let mut legible = source.text.clone();
     let mut found = Vec::new();
-    if DeTable::parse_recoverable(&legible).1.is_empty() {
-        return (legible, found);
-    }
     for list in unclosed_lists(&legible).into_iter().take(MISTAKES_MAX) {
         found.push((
             list.end,
