@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use zmeld_config::{Kind, Source};
+use zmeld_config::Kind;
 use zmeld_linux::fstab::{unit_name, PACKAGED_UNITS};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::{swaps, Host, HostError};
@@ -155,15 +155,14 @@ pub(super) fn in_use(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         Some(real) => real == area,
         None => named == area || named.starts_with("/dev") && named.parent() != area.parent(),
     };
-    let tiers = into.config.tiers.iter();
-    let tiers = tiers.filter_map(|tier| match &tier.kind {
-        Kind::Disk(disk) => Some(match disk.source() {
-            Source::File { path, .. } => path,
-            Source::Device(device) => device.path(),
-        }),
-        _ => None,
-    });
-    let named: Vec<PathBuf> = tiers.chain(into.named.iter().cloned()).collect();
+    let tiers = into.config.tiers.iter().map(|tier| &tier.kind);
+    let places = tiers
+        .filter(|kind| kind.is_on_disk())
+        .filter_map(Kind::place);
+    let named = places
+        .map(|place| place.path)
+        .chain(into.named.iter().cloned());
+    let named: Vec<PathBuf> = named.collect();
     for area in host.swaps()? {
         let unit = unit_name(&area.path, "swap");
         let is_known = match area.is_in_ram() {

@@ -62,7 +62,7 @@ pub(super) fn plan(
         .iter()
         .any(|it| matches!(it.step, Step::CreateFile(_)));
     let makes_header = match disk.encryption() {
-        Encryption::None => disk.format || created || draft.was_begun(disk, steps.name),
+        Encryption::None => disk.format || created || draft.was_begun(disk, &device, steps.name),
         _ => true,
     };
     if !created && makes_header && !is_plain {
@@ -129,15 +129,10 @@ pub(super) fn plan(
 impl Planner<'_> {
     /// Whether zmeld made it a swap area, or would have made the file, and whoever did wrote
     /// nothing into it.
-    fn was_begun(&self, disk: &DiskSwap, part: &str) -> bool {
-        let path = match disk.source() {
-            Source::Device(location) => location.path(),
-            Source::File { path, .. } => path,
-        };
-        let device = DeviceRef::Path(path.clone());
-        let is_made = |it: &Record| matches!(&it.step, Step::MakeSwap(it) if it.device == device);
-        let is_file = disk.size.is_some();
-        self.recorded(part).any(is_made) || is_file && is_unwritten(self.host, &path)
+    fn was_begun(&self, disk: &DiskSwap, device: &DeviceRef, part: &str) -> bool {
+        let is_made = |it: &Record| matches!(&it.step, Step::MakeSwap(it) if it.device == *device);
+        let is_empty = |path: &Path| disk.size.is_some() && is_unwritten(self.host, path);
+        self.recorded(part).any(is_made) || device.path().as_deref().is_some_and(is_empty)
     }
 
     /// Signatures of a place once the changes of earlier runs are taken back; none where they made

@@ -83,9 +83,8 @@ impl Planner<'_> {
     /// Kinds of swap on once the plan is carried out.
     pub(super) fn kinds(&self) -> SwapKinds {
         let own = self.own_areas();
-        // An unreadable list was refused before.
-        let swaps = self.host.swaps().unwrap_or_default();
-        let others = swaps.iter().filter(|area| !own.contains(&area.path));
+        let others = self.machine.swaps.iter();
+        let others = others.filter(|area| !own.contains(&area.path));
         let (in_ram, others): (Vec<_>, Vec<_>) = others.partition(|area| area.is_in_ram());
         let mut kinds = SwapKinds {
             in_ram: self.has_device() || !in_ram.is_empty() && !self.options.take_over,

@@ -4,11 +4,8 @@ use zmeld_report::units::{count, percent, plural};
 
 use super::view::View;
 use crate::observe::{Device, ENCODE_ERRORS, MISMATCHES};
+use zmeld_config::advice::meld::WORTH;
 use zmeld_config::{Finding, Remedy};
-
-/// From this share of sampled duplicates on, a pass is worth it: about that share of
-/// the compressed memory it saves.
-const DUPLICATES_WORTH: f64 = zmeld_config::advice::meld::WORTH;
 
 /// Pages that a device, or zswap's codec, counts as wrong.
 fn wrong(name: &str, pages: u64, what: &str, how: &str, remedy: String) -> Option<Finding> {
@@ -69,7 +66,7 @@ pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
     let melding = device.melding.as_ref()?;
     let part = melding.duplicates_sampled()?;
     let idle = melding.mode == "off" || melding.counter("pages_melded") == 0;
-    if part < DUPLICATES_WORTH || !idle {
+    if part < WORTH || !idle {
         return None;
     }
     Some(Finding::of_machine(
