@@ -7,6 +7,7 @@
 //! swap files below WORK and drives that may be overwritten. One is made again by its seed alone.
 
 mod grammar;
+#[expect(dead_code)]
 #[path = "../keys/mod.rs"]
 mod keys;
 mod machine;
