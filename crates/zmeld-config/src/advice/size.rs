@@ -248,9 +248,10 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
 }
 
 /// Whether devices without a limit can fill RAM: they are as large, or their pages, once
-/// compressed, take four fifths of it.
+/// compressed, take four fifths of it. Sizes are rounded down to whole pages, so that two halves of
+/// RAM may be less than all.
 pub fn fills_ram(size_bytes: u64, full_bytes: u64, ram_bytes: u64) -> bool {
-    size_bytes >= ram_bytes || full_bytes as f64 > FILLED * ram_bytes as f64
+    size_bytes >= ram_bytes - ram_bytes / 1024 || full_bytes as f64 > FILLED * ram_bytes as f64
 }
 
 /// Bytes of pages that `room` bytes of memory hold. A device that is larger than
@@ -369,6 +370,9 @@ mod tests {
         let filling = [(999, 800), (999, 801), (999, 900), (1000, 0)];
         let filling = filling.map(|(size, full)| fills_ram(size, full, 1000));
         assert_eq!(filling, [false, true, true, true]);
+        // Two halves of an odd number of pages.
+        let ram = 6_171_023 * 4096;
+        assert!(fills_ram(6_171_022 * 4096, 0, ram) && !fills_ram(ram / 100 * 99, 0, ram));
         let sizes = [2000, 2199, 2201];
         let oversized = sizes.map(|size| is_oversized(size, 1000, Some(2.0)));
         assert_eq!(oversized, [false, false, true]);

@@ -63,7 +63,10 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
+        let found = judged(&status.findings);
+        return format!(
+            "{found}{ram}; there is no active swap. sudo zmeld plan says what would suit."
+        );
     }
     let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));
@@ -76,7 +79,18 @@ fn lead(status: &Status) -> String {
         ),
         false => String::new(),
     };
-    format!("{ram}{saved}.{leaving} {room}")
+    format!("{}{ram}{saved}.{leaving} {room}", judged(&status.findings))
+}
+
+/// How many findings there are, and their names; nothing where there are none.
+fn judged(findings: &[Finding]) -> String {
+    let mut names: Vec<&str> = findings.iter().map(Finding::name).collect();
+    names.dedup();
+    match findings.len() {
+        0 => String::new(),
+        1 => format!("1 finding, below: {}. ", names.join(", ")),
+        many => format!("{many} findings, below: {}. ", names.join(", ")),
+    }
 }
 
 /// What compression in RAM saves, in the words `are` and `saves`; none where no page is compressed.

@@ -428,7 +428,7 @@ pub(super) fn group_refused(view: &View) -> Vec<Finding> {
                 format!("cgroup {}", group.path),
                 "it reached its swap limit: its pages stay in RAM, and it may be killed",
                 format!(
-                    "refused {} times {}; {} of {}",
+                    "refused {} times {}; {} of {} in use",
                     count(refused),
                     view.now.lately.words(),
                     bytes(group.swap_bytes),

@@ -569,7 +569,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
              what it needs beside root. All run without zmeld.ko; its variants are left \
-             out then, and melding compares nothing. zmeld bench size runs a program some 30 times \
+             out then, and the recipe melding compares nothing. zmeld bench size runs a program some 30 times \
              for each variant of the recipe size; the first run tells how many in all, and how long; \
              --budget TIME ends them sooner.",
         ).paragraph(

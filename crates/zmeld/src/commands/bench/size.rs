@@ -19,7 +19,7 @@ Examples:
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
 The command has to end by itself, and to take about as long each time: it runs
-some 30 times for each variant, and as often without a limit. That takes weeks
+some 30 times for each variant, and 30 times without a limit. That takes weeks
 if one run takes an hour. --budget TIME ends sooner, with the answers so far;
 --variant chooses. A variant is one kind of swap: none, a disk, zram with one
 codec, zswap, zmeld. The first run tells how many variants and runs there are,
