@@ -141,7 +141,11 @@ pub fn modules(log: &Log) -> Result<Tally> {
 fn builds_module(log: &Log, processor: &str, compiler: &str) -> Result<Tally> {
     tools::need(&[compiler])?;
     let word = match compiler.strip_prefix("clang") {
-        Some(version) => format!("LLVM={version}"),
+        Some(version) => {
+            let [linker, lister] = ["ld.lld", "llvm-nm"].map(|tool| format!("{tool}{version}"));
+            tools::need(&[&linker, &lister])?;
+            format!("LLVM={version}")
+        }
         None => format!("CROSS_COMPILE={}", compiler.trim_end_matches("gcc")),
     };
     let make = kernels::headers(log, (processor, compiler), word, "32-bits.config")?;

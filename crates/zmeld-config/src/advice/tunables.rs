@@ -93,7 +93,8 @@ impl Unfit {
     /// Its way out in words, for a plan.
     pub fn in_words(self) -> Finding {
         let (key, fits) = self.fits;
-        self.finding.with(format!("write {key} = {fits} in [tunables]"))
+        self.finding
+            .with(format!("write {key} = {fits} in [tunables]"))
     }
 }
 

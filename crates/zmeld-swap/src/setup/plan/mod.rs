@@ -18,7 +18,7 @@ mod parts;
 mod ram;
 mod stand_in;
 pub(crate) mod take_over;
-mod tunables;
+pub mod tunables;
 mod warnings;
 mod zswap;
 

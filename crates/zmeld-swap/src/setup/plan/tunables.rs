@@ -16,7 +16,8 @@ use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
 use super::parts::{Planner, Steps};
 
-const PART: &str = "tunables";
+/// Name of their part of a plan.
+pub const PART: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
 const PAGE_CLUSTER: &str = "page-cluster";
 const NO_READ_AHEAD: &str = "all swap is in RAM: reading ahead decompresses pages without need; \

@@ -274,6 +274,9 @@ impl Wanted {
     }
 }
 
+/// Origin of a configuration that nobody wrote.
+const RECOMMENDED: &str = "recommended";
+
 enum Origin {
     Files(String),
     /// The run that set up what there is.
@@ -287,7 +290,7 @@ impl Origin {
         match self {
             Origin::Files(files) => files,
             Origin::SetUp => "what is set up",
-            Origin::Recommended => "chosen by zmeld",
+            Origin::Recommended => RECOMMENDED,
         }
     }
 }

@@ -6,9 +6,9 @@ use zmeld_config::advice::size::{signed, tenths, Sizing};
 use zmeld_config::advice::Recommendation;
 use zmeld_config::{Finding, Named, Number, RamDriver, Severity, SlotTable, Tier};
 use zmeld_report::units::bytes;
-use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
-use zmeld_swap::setup::plan::Plan;
+use zmeld_swap::setup::plan::{tunables, Plan};
 use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
 
@@ -37,9 +37,9 @@ pub struct PlanBody<'a> {
     /// Whether it is for the machine that it is typed on.
     #[serde(skip)]
     pub is_here: bool,
-    /// `vm.swappiness` on another machine, where `zmeld up` measures and sets it: a step of that
+    /// `vm.swappiness` on another machine, where `zmeld up` would measure and set it: a step of that
     /// run, though none of this plan.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_there: Option<String>,
     /// What that profile adds.
     #[serde(skip)]
@@ -57,10 +57,31 @@ pub struct PlanBody<'a> {
     pub plan: &'a Plan,
 }
 
+const SET_SWAPPINESS: &str = "set vm.swappiness";
+
 pub fn steps_table(body: &PlanBody<'_>) -> Table {
     let groups = body.plan.groups.iter();
     let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
     let steps = steps.filter(|(_, planned)| !planned.passed_over);
+    let rows = steps.map(|(group, planned)| {
+        let now = match (&planned.before, planned.done) {
+            (Some(before), true) if planned.was_so() => format!("{before}, as wanted"),
+            (Some(before), true) => format!("done (was {before})"),
+            (None, true) => "done".to_owned(),
+            (Some(before), false) => before.clone(),
+            (None, false) => String::new(),
+        };
+        let (part, why) = (group.name.to_string(), planned.reason.to_string());
+        (planned.is_open(), [part, planned.step.words(), now, why])
+    });
+    let mut rows: Vec<_> = rows.collect();
+    if let Some(now) = &body.measured_there {
+        let part = tunables::PART;
+        let last = rows.iter().rposition(|(_, [of, ..])| of == part);
+        let why = "\"auto\": zmeld up would measure it on that machine first";
+        let row = [part, SET_SWAPPINESS, now.trim(), why].map(str::to_owned);
+        rows.insert(last.map_or(rows.len(), |at| at + 1), (true, row));
+    }
     // Numbers count what is left to do.
     let mut left = 0u64;
     let mut number = |is_open: bool| {
@@ -70,28 +91,13 @@ pub fn steps_table(body: &PlanBody<'_>) -> Table {
             false => "done".to_owned(),
         }
     };
-    let mut table = zmeld_report::table!("", for (group, planned) in steps,
-        where {
-            let now = match (&planned.before, planned.done) {
-                (Some(before), true) if planned.was_so() => format!("{before}, as wanted"),
-                (Some(before), true) => format!("done (was {before})"),
-                (None, true) => "done".to_owned(),
-                (Some(before), false) => before.clone(),
-                (None, false) => String::new(),
-            };
-        }
-        Column::text("step") => number(planned.is_open()),
-        Column::text("part") => group.name.as_str(),
-        Column::text("what") => planned.step.words(),
+    zmeld_report::table!("", for (is_open, [part, what, now, why]) in rows,
+        Column::text("step") => number(is_open),
+        Column::text("part") => part,
+        Column::text("what") => what,
         Column::text("now") => now,
-        Column::text("why") => planned.reason.as_str(),
-    );
-    if let Some(now) = &body.measured_there {
-        let what = "set vm.swappiness";
-        let why = "\"auto\": zmeld up measures it on that machine first";
-        table.row(cells![number(true), "tunables", what, now.trim(), why]);
-    }
-    table
+        Column::text("why") => why,
+    )
 }
 
 /// The first reason for which `zmeld up` refuses the plan.
@@ -119,7 +125,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         let steps = match plan.undone.len() {
             0 if left == 1 => {
                 let only = open.next().map(|planned| planned.step.words());
-                let only = only.unwrap_or_else(|| "set vm.swappiness".to_owned());
+                let only = only.unwrap_or_else(|| SET_SWAPPINESS.to_owned());
                 format!("take 1 step: {only}; zmeld down takes it back.")
             }
             0 => format!("take {left} steps; zmeld down takes them back."),
@@ -317,7 +323,13 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let count = count.sum::<usize>() + usize::from(body.measured_there.is_some());
     let mut document = Document::new("zmeld plan")
         .lead(plan_lead(body, count))
-        .provenance("configuration", body.origin)
+        .provenance(
+            "configuration",
+            match body.origin {
+                super::RECOMMENDED => "chosen by zmeld",
+                named => named,
+            },
+        )
         .provenance("kernel", machine.kernel.as_str())
         .provenance("RAM", bytes(machine.ram_bytes));
     if let Some(ratio) = body.expected_ratio {
