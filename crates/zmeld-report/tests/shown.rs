@@ -317,6 +317,14 @@ fn plots() {
         ),
         |lines, count| lines.series(&format!("of {count}"), (0..count).map(point)),
     );
+    let named = ["low", "high"].into_iter().zip([2.0, 2.5]).fold(
+        Lines::new(
+            "Points",
+            Axis::new("speed", Unit::MbPerSecond).from_zero(),
+            Axis::new("ratio", Unit::Ratio).from_zero(),
+        ),
+        |lines, (name, ratio)| lines.series(name, [(100.0, ratio)]),
+    );
     let bars = Bars::new("Each", "ratio", Unit::Ratio)
         .bar("exact", Estimate::exact(2.5))
         .bar("interval", Estimate::new(3.0, 2.5, 3.75))
@@ -324,7 +332,7 @@ fn plots() {
         .bar("none", Estimate::exact(f64::NAN))
         .bar("zero", Estimate::exact(0.0));
     let stacks = Bars::new("Parts", "size", Unit::Bytes)
-        .parts(["zero", "same", "a name that is too long"])
+        .parts(["zero", "same", "a name that is too long", "nothing"])
         .coloured([2, 0])
         .stack("one", [1e9, 2e9, 3e8])
         .stack("two", [0.0, f64::NAN, 4e9, -1.0]);
@@ -336,9 +344,10 @@ fn plots() {
     )
     .series("a", [1.0, 0.0, 3.0])
     .series("b", [2.0, 2.0, f64::NAN, 4.0]);
-    let plots: [Plot; 5] = [
+    let plots: [Plot; 6] = [
         lines.into(),
         many.into(),
+        named.into(),
         bars.into(),
         stacks.into(),
         histogram.into(),

@@ -107,10 +107,15 @@ impl From<Bars> for Plot {
             "" => plot.axis.unit.format(value),
             name => format!("{name}: {}", plot.axis.unit.format(value)),
         };
+        // The key names what is drawn.
+        let is_drawn = |part: usize| {
+            let mut values = plot.bars.iter().filter_map(|(_, values)| values.get(part));
+            values.any(|it| it.value.is_finite() && it.value != 0.0)
+        };
         let colour = |part: usize| colour(plot.colours.get(part).copied().unwrap_or(part));
         let marks = html! {
             @if !plot.parts.is_empty() {
-                ul.zm-key { @for (part, name) in plot.parts.iter().enumerate() {
+                ul.zm-key { @for (part, name) in plot.parts.iter().enumerate().filter(|(part, _)| is_drawn(*part)) {
                     li { i class=(colour(part)) {} (name) }
                 } }
             }

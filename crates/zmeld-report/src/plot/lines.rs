@@ -10,6 +10,8 @@ use crate::units::Estimate;
 
 /// Series with at most so many points have markers, which tell their values.
 const MARKERS_MAX: usize = 24;
+/// Height of the axis of named points, in times the highest.
+const HEADROOM: f64 = 1.08;
 /// From there on a point's name stands to its left, in pixels of the plot.
 const RIGHT_FROM: f64 = 530.0;
 
@@ -104,7 +106,9 @@ fn line_class(series: usize) -> String {
 impl From<Lines> for Plot {
     fn from(lines: Lines) -> Plot {
         let points = || lines.series.iter().flat_map(|(_, points)| points.iter());
-        let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
+        // Names beside points need room above them.
+        let room = if lines.are_points() { HEADROOM } else { 1.0 };
+        let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high * room]);
         let xs = points().map(|(x, _)| *x);
         let frame = Frame::new((&lines.x, xs), (&lines.y, ends));
         let named = if lines.are_points() {
