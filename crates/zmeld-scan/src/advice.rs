@@ -45,7 +45,7 @@ fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
 }
 
 pub fn measured(result: &ScanResult) -> CodecVerdict {
-    let bytes = result.pages.compressible() * result.page_size;
+    let bytes = result.measured_bytes();
     if result.codecs.is_empty() {
         return CodecVerdict::Not;
     }
@@ -121,7 +121,8 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
     match chosen {
         Some((codec, why)) => {
             advice.push(codec_advice(codec, &why, to));
-            advice.extend(to.and_then(size_advice));
+            let to_size = to.filter(|_| !result.is_too_little());
+            advice.extend(to_size.and_then(size_advice));
             advice.extend(better_elsewhere(result, measured));
         }
         None => advice.push(no_codec(result, measured)),

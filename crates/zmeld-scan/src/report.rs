@@ -30,7 +30,7 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
     let mut document = Document::new(&format!("zmeld scan of {}", result.source))
         .lead(lead(result))
         .section(advice_section(result));
-    if result.recommended.is_some() && result.pages.compressible() > 0 {
+    if result.recommended.is_some() && !result.is_too_little() {
         document = document.section(gain_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
@@ -121,31 +121,24 @@ fn lead(result: &ScanResult) -> String {
     )
 }
 
-/// A gain is told from so much of RAM on.
-const TOLD_FROM: f64 = 0.01;
-
 /// The gain of the advised swap and the share of RAM that this is known from.
 fn gain_words(result: &ScanResult) -> String {
     if result.recommended.is_none() {
         return String::new();
     }
-    let sizing = result.recommendation.as_ref();
-    let sizing = sizing.and_then(|to| to.sizing.as_ref());
-    let read = match sizing {
-        Some(sizing) => sizing.measured_bytes,
-        None => result.pages.total * result.page_size,
-    };
-    let share = percent((read as f64 / result.ram_bytes.max(1) as f64).min(1.0));
-    let Some(sizing) = sizing else {
-        return format!("{share} of RAM was measured. ");
-    };
-    if (read as f64) < TOLD_FROM * result.ram_bytes as f64 {
+    let measured = result.measured_bytes();
+    let share = percent((measured as f64 / result.ram_bytes.max(1) as f64).min(1.0));
+    if result.is_too_little() {
         return format!(
-            "Only {} of pages were measured, {share} of RAM, too few to promise a gain: scan the \
-             whole machine under its usual load. ",
-            bytes(read)
+            "Only {} of pages were measured, {share} of RAM, too few to promise a gain or advise a \
+             size: scan the whole machine under its usual load. ",
+            bytes(measured)
         );
     }
+    let sizing = result.recommendation.as_ref();
+    let Some(sizing) = sizing.and_then(|to| to.sizing.as_ref()) else {
+        return format!("{share} of RAM was measured. ");
+    };
     let whose = match result.ram_bytes == result.machine.ram_bytes {
         true if not_short_here(result).is_some() => {
             "Memory is not short here now; when it is, this machine".to_owned()
@@ -158,7 +151,7 @@ fn gain_words(result: &ScanResult) -> String {
          {} that were measured, {share} of RAM. ",
         size::signed(sizing.gains_bytes),
         bytes(sizing.size_bytes),
-        bytes(read),
+        bytes(measured),
     )
 }
 
@@ -350,7 +343,7 @@ fn gain_section(result: &ScanResult) -> Section {
         } else {
             ""
         };
-        let name = format!("{} of swap{mark}", bytes(gain.disksize_bytes));
+        let name = format!("{} % of RAM{mark}", gain.disksize_percent);
         bars.stack(&name, [ram, signed(gain.gained_bytes)])
     });
     let mut table = zmeld_report::table!(&title, for gain in &codec.gains,
@@ -358,13 +351,14 @@ fn gain_section(result: &ScanResult) -> Section {
         Column::bytes("pages") => gain.disksize_bytes,
         Column::bytes("takes") => gain.memory_bytes,
         Column::bytes("gains") => signed(gain.gained_bytes),
-        Column::bytes("melded").key("melded_gains_bytes") => signed(gain.melded_gained_bytes),
+        Column::bytes("gains, melded").key("melded_gains_bytes") => signed(gain.melded_gained_bytes),
         Column::bytes("machine holds") => signed(gain.holds_bytes),
         ; strong if is_advised(gain.disksize_percent)
     );
     table.note(
         "Pages: before compression. Takes: RAM of full swap, its table included; gains: pages \
-         less that. Machine holds: RAM plus the gain.",
+         less that; gains, melded: the same with identical pages kept once (needs zmeld.ko). \
+         Machine holds: RAM plus the gain, not melded.",
     );
     if advised.is_some() {
         table.note("Marked (* or bold): the size that is advised.");
@@ -692,6 +686,7 @@ mod tests {
     use super::*;
     use crate::advice::others_processes;
     use crate::result::PageCounts;
+    use zmeld_report::Style;
 
     #[test]
     fn a_bar_is_not_named_after_a_hash() {
@@ -740,7 +735,14 @@ mod tests {
         assert!(lead(&result).starts_with("3.91 MiB of pages would take"));
         result.recommended = Some("lz4".to_owned());
         result.ram_bytes = 40_960_000;
-        assert!(lead(&result).starts_with("10.0 % of RAM was measured. 3.91 MiB of pages"));
+        assert!(lead(&result).starts_with("7.5 % of RAM was measured. 3.91 MiB of pages"));
+        result.ram_bytes = 1 << 40;
+        let page = document(&result, Asked::default()).to_text(&Style::plain(80));
+        let is_promised = page.contains("WHAT THIS MACHINE WOULD GAIN");
+        assert!(
+            page.contains("too few to promise") && !is_promised,
+            "{page}"
+        );
         result.advice.push(others_processes(2, 0, false));
         assert!(lead(&result).starts_with("Incomplete, without other users' processes"));
     }

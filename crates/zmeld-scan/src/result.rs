@@ -257,6 +257,9 @@ impl Advice {
     }
 }
 
+/// Share of RAM from which on sizes and gains are told.
+const MEASURED_MIN: f64 = 0.01;
+
 /// The result of a scan.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct ScanResult {
@@ -315,6 +318,16 @@ impl ScanResult {
     /// Whether no process of others was left out for want of rights.
     pub fn is_whole(&self) -> bool {
         !self.advice.iter().any(|it| it.topic == "privilege")
+    }
+
+    /// Bytes of the pages that a gain is predicted from.
+    pub(crate) fn measured_bytes(&self) -> u64 {
+        self.pages.compressible() * self.page_size
+    }
+
+    /// Whether so little of RAM was measured that neither a size nor a gain follows from it.
+    pub fn is_too_little(&self) -> bool {
+        (self.measured_bytes() as f64) < MEASURED_MIN * self.ram_bytes as f64
     }
 
     /// The codec that figures in sentences are of: the one that is advised, else the best

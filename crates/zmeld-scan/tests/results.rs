@@ -550,7 +550,7 @@ fn advice_is_told_whole() {
     let (mut told, mut before) = (String::new(), Values::new());
     let mut tell = |title: &str, change: &dyn Fn(&mut ScanResult)| {
         let mut result = base.clone();
-        result.ram_bytes = 16 << 30;
+        result.ram_bytes = 1 << 30;
         result.machine.ram_bytes = 16 << 30;
         result.machine.available_bytes = 1 << 30;
         result
@@ -571,7 +571,10 @@ fn advice_is_told_whole() {
         told += &lines(&changed(&before, &now));
         before = now;
     };
-    tell("a large machine", &|_| ());
+    tell("a machine", &|_| ());
+    tell("a machine too large for these pages", &|result| {
+        result.ram_bytes = 16 << 30;
+    });
     let slower = |by: f64| {
         move |result: &mut ScanResult| {
             for codec in &mut result.codecs {

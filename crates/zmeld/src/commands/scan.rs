@@ -54,6 +54,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let setup = result
         .recommendation
         .as_ref()
+        .filter(|_| !result.is_too_little())
         .map(|to| setup::what_up_does(&host, to, of_all));
     result.advice.extend(setup);
 

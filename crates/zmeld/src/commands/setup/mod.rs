@@ -532,12 +532,21 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         ));
     }
     if !of_all {
-        return Advice {
-            commands: vec![as_command(to)],
-            ..note(format!(
+        let what = match to.sizing {
+            Some(_) => {
+                "This command sets up swap of that size and codec. zmeld up derives the memory \
+                 limit from the memory of all processes, and without options the size and codec, \
+                 too."
+                    .to_owned()
+            }
+            None => format!(
                 "For memory like this: {words}. Without options zmeld up goes by the memory of \
                  all processes."
-            ))
+            ),
+        };
+        return Advice {
+            commands: vec![as_command(to)],
+            ..note(what)
         };
     }
     let configured = Config::load(host.root(), None);
@@ -573,7 +582,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
 
 /// The command that sets up just that.
 fn as_command(to: &Recommendation) -> String {
-    let mut command = format!("zmeld up --tier {}", to.kind.name());
+    let mut command = format!("sudo zmeld up --tier {}", to.kind.name());
     if let Some(sizing) = &to.sizing {
         command.push_str(&format!(" --size {}%", sizing.size_percent));
     }
@@ -749,7 +758,7 @@ mod tests {
     use super::*;
     use zmeld_config::advice::ModulePresence;
 
-    fn last_word(zram: ModulePresence) -> Advice {
+    fn last_word(zram: ModulePresence, of_all: bool) -> Advice {
         let root = tempfile::tempdir().unwrap();
         let mut machine = Machine {
             ram_bytes: 4 << 30,
@@ -759,14 +768,17 @@ mod tests {
         machine.zmeld.presence = ModulePresence::Absent;
         let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
         let to = zmeld_config::advice::recommend(&facts, &Choice::default());
-        what_up_does(&Host::at(root.path()), &to, true)
+        what_up_does(&Host::at(root.path()), &to, of_all)
     }
 
     #[test]
     fn a_scan_promises_only_what_up_can_do() {
-        let ready = last_word(ModulePresence::Ready);
+        let ready = last_word(ModulePresence::Ready, true);
         assert!(ready.text.starts_with("sudo zmeld up sets up"), "{ready:?}");
-        let none = last_word(ModulePresence::Absent);
+        let part = last_word(ModulePresence::Ready, false);
+        assert_eq!(part.commands, ["sudo zmeld up --tier zram --size 50%"]);
+        assert!(!part.text.contains("limit of"), "{part:?}");
+        let none = last_word(ModulePresence::Absent, true);
         assert!(!none.text.contains("zmeld up sets up"), "{none:?}");
         for words in ["cannot set that up here", "no zram", "zmeld.ko"] {
             assert!(none.text.contains(words), "{words}: {none:?}");
