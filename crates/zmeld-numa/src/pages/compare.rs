@@ -64,10 +64,11 @@ fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
     let share = remote_ms / all_ms;
     let judged = match share {
         share if share > NEXT_TO_NOTHING => {
-            ", and no policy can save more than that. Total time lasts until the last process \
-             ends; it can change by more, since processes then run in another order"
+            ", and no policy can save more of that run time. \"Saved\" is of total time, which \
+             lasts until the last process ends and can change by more, since processes then run in \
+             another order"
         }
-        share if share > 0.0 => ", and no policy can save more than that",
+        share if share > 0.0 => ", and no policy can save more of that run time",
         _ => return String::new(),
     };
     format!(
@@ -127,7 +128,7 @@ fn samples(scenario: &Scenario) -> Samples {
 }
 
 fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
-    let title = format!("Time saved over {base}, with 95 % intervals (more is better)");
+    let title = format!("Total time saved over {base}, with 95 % intervals (more is better)");
     let bars = Bars::new(&title, "share of total time", Unit::Fraction);
     gains[1..].iter().fold(bars, |bars, (policy, gain)| {
         bars.bar(policy.as_str(), estimate(*gain))
@@ -170,7 +171,7 @@ fn policies_table(
         Column::count("ping-pong pages").with_interval() => cell(mean("ping_pong_pages")),
     );
     table.note(
-        "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair. \
+        "Intervals are 95 %. All policies ran the same processes; \"saved\", of total time, compares pair by pair. \
          Slowdown: a process's time over that which it takes alone with all memory local; the mean \
          of all processes, which differs widely as some short ones wait long. Ping-pong pages \
          went back to the node that they had come from.",
@@ -277,11 +278,11 @@ mod tests {
             ("processes = 256", "faster than no-balancing"),
             (
                 "processes = 256",
-                "of the processes' run time, and no policy can save more than that.",
+                "of the processes' run time, and no policy can save more of that run time.",
             ),
             (
                 "processes = 90\nrun_time_ms = 1000\naccess_share = 0.9\nreuse_share = 0.9",
-                "of the processes' run time, and no policy can save more than that. Total time lasts",
+                "and no policy can save more of that run time. \"Saved\" is of total time, which lasts",
             ),
             ("", "384 processes of 50 KB"),
             (

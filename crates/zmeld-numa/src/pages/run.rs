@@ -44,7 +44,7 @@ pub fn run(
         section = section.plot(local_accesses(policy, outcome));
     }
     let lead = format!(
-        "{} {}",
+        "{} Of its replications, counted from 0, this is number {replication}. {}",
         simulated(&load(scenario)),
         beside_base(policy, outcome, base)
     );

@@ -94,7 +94,7 @@ struct RunArgs {
     /// The policy [default: the scenario's first]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
-    /// Which replication
+    /// Which of the replications, counted from 0
     #[arg(long, default_value_t = 0, value_name = "N")]
     replication: u64,
 }
