@@ -269,7 +269,8 @@ fn document(report: &Report) -> Document {
     }
     if measured * report.page_size < JUDGED_FROM {
         lead.push_str(&format!(
-            " Times of so few pages are no measure: it takes {}.",
+            " Times of so few pages are no measure: {} were measured, and {} are needed.",
+            bytes(measured * report.page_size),
             bytes(JUDGED_FROM)
         ));
     }
