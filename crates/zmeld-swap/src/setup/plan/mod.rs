@@ -217,19 +217,15 @@ impl Plan {
         steps.all(|planned| planned.done) && self.undone.is_empty()
     }
 
-    /// Whether a tier that compresses is on.
-    pub fn has_compressed_on(&self) -> bool {
-        let compresses = |part: &&PlanPart| {
-            let tier = part.name.strip_prefix("tier.");
-            let tier = tier.and_then(|name| self.config.tier(name));
-            tier.is_some_and(|tier| !tier.kind.is_on_disk())
+    /// The tiers that compress and are on.
+    pub fn compressed_on(&self) -> impl Iterator<Item = &Tier> {
+        let is_on = |part: &&PlanPart| {
+            let mut steps = part.steps.iter();
+            steps.any(|planned| planned.done && planned.step.switches_on())
         };
-        let mut steps = self
-            .groups
-            .iter()
-            .filter(compresses)
-            .flat_map(|it| &it.steps);
-        steps.any(|planned| planned.done && planned.step.switches_on())
+        let names = self.groups.iter().filter(is_on).map(|part| &part.name);
+        let tiers = names.filter_map(|name| self.config.tier(name.strip_prefix("tier.")?));
+        tiers.filter(|tier| !tier.kind.is_on_disk())
     }
 
     /// Whether zram could stand in for what failed so.

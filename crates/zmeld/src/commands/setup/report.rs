@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
-use zmeld_config::advice::size::{signed, tenths, Sizing};
+use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::Recommendation;
 use zmeld_config::{Finding, Named, Number, RamDriver, Severity, SlotTable, Tier};
 use zmeld_report::units::bytes;
@@ -116,21 +116,27 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         "All of this is set up: zmeld up would change nothing.".to_owned()
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
-        let mut open = steps.filter(|planned| planned.is_open());
-        let left = open.clone().count() + usize::from(body.measured_there.is_some());
-        let what = match gain_words(body) {
-            Some(gain) => format!("zmeld up would {gain}. It would"),
-            None => "zmeld up would".to_owned(),
-        };
-        let steps = match plan.undone.len() {
-            0 if left == 1 => {
-                let only = open.next().map(|planned| planned.step.words());
-                let only = only.unwrap_or_else(|| SET_SWAPPINESS.to_owned());
-                format!("take 1 step: {only}; zmeld down takes it back.")
+        let open = steps.filter(|planned| planned.is_open());
+        let mut open: Vec<String> = open.map(|planned| planned.step.words()).collect();
+        let measured = body.measured_there.as_ref();
+        open.extend(measured.map(|_| format!("{SET_SWAPPINESS} to what it measures")));
+        let left = open.len();
+        let what = match (begun(body), tiers_words(body)) {
+            (begun, _) if !begun.is_empty() => {
+                format!("On already: {}. zmeld up would", begun.join(", "))
             }
-            0 => format!("take {left} steps; zmeld down takes them back."),
-            1 => format!("take back 1 step and take {left}."),
-            undone => format!("take back {undone} steps and take {left}."),
+            (_, Some(tiers)) => format!("zmeld up would set up {tiers}. It would"),
+            (_, None) => "zmeld up would".to_owned(),
+        };
+        let steps = match (plan.undone.len(), left) {
+            (0, 1) => format!("take 1 step: {}; zmeld down takes it back.", open[0]),
+            (0, 2) => format!(
+                "take 2 steps: {}; zmeld down takes them back.",
+                open.join(", and ")
+            ),
+            (0, _) => format!("take {left} steps; zmeld down takes them back."),
+            (1, _) => format!("take back 1 step and take {left}."),
+            (undone, _) => format!("take back {undone} steps and take {left}."),
         };
         let guard = match plan.config.watch.guard {
             Some(_) => " It does not start the guard: zmeld enable does.",
@@ -140,59 +146,25 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     }
 }
 
-/// Whether a tier that compresses is at work already, and is to be changed.
-fn is_begun(body: &PlanBody<'_>) -> bool {
-    !body.done && body.plan.has_compressed_on()
+/// The tiers that compress and are at work already, where the plan changes anything.
+fn begun(body: &PlanBody<'_>) -> Vec<String> {
+    let on = body.plan.compressed_on().filter(|_| !body.done);
+    let named = on.map(|tier| format!("{} (tier.{})", tier.kind.kind().name(), tier.name));
+    named.collect()
 }
 
-/// The compressed swap that would be set up and its gain; none where some of it is there already.
-fn gain_words(body: &PlanBody<'_>) -> Option<String> {
-    if is_begun(body) {
-        return None;
+/// The compressed swap that would be set up.
+fn tiers_words(body: &PlanBody<'_>) -> Option<String> {
+    if let Some(to) = body.recommendation {
+        let is_compressed = to.sizing.is_some() || to.pool.is_some();
+        return is_compressed.then(|| to.words());
     }
-    let assumed = || " of pages that get 2 times smaller".to_owned();
-    let (what, gains, basis) = match body.recommendation {
-        Some(to) => match (&to.sizing, &to.pool) {
-            (Some(sizing), _) => {
-                let basis = match (sizing.measured, sizing.is_thin) {
-                    (false, _) => assumed(),
-                    (true, true) => {
-                        let measured = bytes(sizing.measured_bytes);
-                        format!(" of pages like the {measured} that were measured")
-                    }
-                    (true, false) => String::new(),
-                };
-                (to.words(), sizing.gains_bytes, basis)
-            }
-            (None, pool) => {
-                let pool = pool.as_ref()?;
-                let basis = if pool.measured {
-                    String::new()
-                } else {
-                    assumed()
-                };
-                (to.words(), pool.gains_bytes as i64, basis)
-            }
-        },
-        None => {
-            let sizings: Vec<_> = sizings_as_written(body).collect();
-            let what = sizings.iter().map(|(tier, driver, sizing)| {
-                let (driver, size) = (driver.name(), bytes(sizing.size_bytes));
-                format!("{} ({driver}, {size})", tier.name)
-            });
-            let what: Vec<_> = what.collect();
-            let gains = sizings.iter().map(|(_, _, sizing)| sizing.gains_bytes);
-            (
-                (!what.is_empty()).then(|| what.join(" and "))?,
-                gains.sum(),
-                assumed(),
-            )
-        }
-    };
-    Some(format!(
-        "set up {what}: a gain of {} when full{basis}",
-        signed(gains)
-    ))
+    let tiers = sizings_as_written(body).map(|(tier, driver, sizing)| {
+        let (driver, size) = (driver.name(), bytes(sizing.size_bytes));
+        format!("{} ({driver}, {size})", tier.name)
+    });
+    let tiers: Vec<_> = tiers.collect();
+    (!tiers.is_empty()).then(|| tiers.join(" and "))
 }
 
 /// The devices in RAM of a configuration that somebody wrote, with the driver that each gets;
@@ -243,15 +215,15 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         return outcome_as_written(body);
     };
     let mut section = Section::new("What it comes to");
-    let is_begun = is_begun(body);
     let text = match (&recommendation.sizing, &recommendation.pool) {
-        _ if is_begun => {
-            "some of it is there already: zmeld status says what that gains".to_owned()
-        }
         (Some(sizing), _) => sizing.words(),
         (None, pool) => pool.as_ref()?.words(),
     };
-    if let Some(why) = body.unmeasured.as_ref().filter(|_| !is_begun) {
+    let text = match begun(body).is_empty() {
+        true => text,
+        false => format!("some of it is there already. In all, {text}"),
+    };
+    if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
         section = section.advice(Tone::Neutral, text);
     }
@@ -363,13 +335,18 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let is_ahead = !body.done && plan.refuse().is_ok();
     if body.recommendation.is_some() && is_ahead {
         // zswap has neither a codec that is measured nor a size.
+        let codec = body.recommendation.and_then(|to| to.codec.as_ref());
         let sizing = body.recommendation.and_then(|to| to.sizing.as_ref());
-        let may_differ = match sizing {
-            Some(_) => {
+        let may_differ = match (sizing, codec) {
+            (Some(sizing), None) if !sizing.measured => {
+                "zmeld up measures, and chooses codec, size and limit by that. To keep this plan, \
+                 with the kernel's default codec"
+            }
+            (Some(_), _) => {
                 "zmeld up measures again, and may choose another codec, or a size and limit that \
                  differ by some percent of RAM. To choose now"
             }
-            None => "To keep this plan",
+            (None, _) => "To keep this plan",
         };
         let text = format!(
             "{may_differ}, run zmeld plan{profile}{} --toml --output /etc/zmeld.toml{}: zmeld up \
