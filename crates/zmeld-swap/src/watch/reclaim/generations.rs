@@ -56,6 +56,7 @@ const WALK_BYTES_MIN: u64 = 1 << 20;
 const CALM: u32 = 16;
 /// So many rounds in a row that brought nothing, and there is no more that is idle.
 const VAIN_MAX: u32 = 3;
+const SINCE_LRU_GEN: KernelVersion = KernelVersion::new(6, 1);
 /// Since when a word says that no files are to be taken. Before, the largest number says that
 /// they are the last to be taken.
 const SINCE_MAX: KernelVersion = KernelVersion::new(6, 16);
@@ -72,9 +73,14 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
         bits.and_then(|text| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok());
     match bits {
         None => {
-            return Some(
-                "the kernel is built without CONFIG_LRU_GEN, or is older than Linux 6.1".to_owned(),
-            )
+            let release = host.read_optional(RELEASE).ok().flatten();
+            let version = release.and_then(|release| KernelVersion::parse(&release));
+            let is_older = version.is_some_and(|version| version < SINCE_LRU_GEN);
+            let why = match is_older {
+                true => "the kernel is older than Linux 6.1, the first with CONFIG_LRU_GEN",
+                false => "the kernel is built without CONFIG_LRU_GEN",
+            };
+            return Some(why.to_owned());
         }
         Some(bits) if bits & WALKS != WALKS => {
             return Some(format!(
