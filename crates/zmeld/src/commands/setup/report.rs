@@ -221,7 +221,7 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     };
     let text = match begun(body).is_empty() {
         true => text,
-        false => format!("some of it is there already. In all, {text}"),
+        false => format!("these figures count what is on already: {text}"),
     };
     if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
