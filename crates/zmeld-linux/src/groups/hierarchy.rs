@@ -55,6 +55,61 @@ impl Version {
     }
 }
 
+/// Why no control group of a machine can limit memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoGroups {
+    /// The kernel's memory controller is switched off.
+    Disabled,
+    /// No groups with that controller are mounted.
+    Unmounted,
+}
+
+impl NoGroups {
+    /// The reason where [`Hierarchy::find`] has none.
+    ///
+    /// # Errors
+    /// When groups are mounted and not seen, as in an incomplete copy of a machine's files.
+    pub fn read(host: &Host) -> Result<NoGroups, HostError> {
+        if let Some((_, is_enabled)) = controller(host)? {
+            return Ok(match is_enabled {
+                true => NoGroups::Unmounted,
+                false => NoGroups::Disabled,
+            });
+        }
+        let mut mounts = mounts::read(host, mounts::PATH)?;
+        mounts.retain(|mount| ["cgroup", "cgroup2"].contains(&mount.kind.as_str()));
+        let is_there = |file: &str| {
+            mounts
+                .iter()
+                .any(|mount| host.exists(mount.point.join(file)))
+        };
+        match () {
+            _ if is_there("cgroup.controllers") => Ok(NoGroups::Disabled),
+            _ if mounts.is_empty() || is_there("") => Ok(NoGroups::Unmounted),
+            _ => Err(HostError::GroupsUnseen),
+        }
+    }
+
+    pub fn why(self) -> &'static str {
+        match self {
+            NoGroups::Disabled => "the kernel's memory controller for control groups is off",
+            NoGroups::Unmounted => {
+                "there are no control groups with the memory controller below /sys/fs/cgroup"
+            }
+        }
+    }
+
+    pub fn remedy(self) -> &'static str {
+        match self {
+            NoGroups::Disabled => {
+                "boot without cgroup_disable=memory (a Raspberry Pi: with cgroup_enable=memory), \
+                 or remove it"
+            }
+            NoGroups::Unmounted => "have them mounted, or remove it",
+        }
+    }
+}
+
 /// A limit of version 1 that is as high is none: the kernel shows all but the last page of it.
 pub const NO_LIMIT: u64 = 1 << 62;
 
@@ -167,17 +222,25 @@ const NAMED_CHARS: usize = 120;
 /// Whether there are groups that the memory controller could limit: any but the
 /// root, which has no limits.
 fn has_groups(host: &Host) -> Result<bool, HostError> {
-    // `memory 4 25 1`: which hierarchy, how many groups, whether it is enabled.
-    let table = host.read_optional(CONTROLLERS)?.unwrap_or_default();
-    let mut lines = table.lines().map(|it| it.split_whitespace());
-    if let Some(mut words) = lines.find_map(|mut it| (it.next() == Some("memory")).then_some(it)) {
-        let count = words.nth(1).and_then(|it| it.parse::<u64>().ok());
-        let is_enabled = words.next() != Some("0");
+    if let Some((count, is_enabled)) = controller(host)? {
         return Ok(is_enabled && count.is_none_or(|count| count > 1));
     }
     // A kernel without version 1 does not list it there: this process's own group
     // tells whether there are any.
     let own = host.read_optional("/proc/self/cgroup")?.unwrap_or_default();
     let mut groups = own.lines().filter_map(|line| line.strip_prefix("0::/"));
-    Ok(!table.is_empty() && groups.any(|group| !group.is_empty()))
+    Ok(host.exists(CONTROLLERS) && groups.any(|group| !group.is_empty()))
+}
+
+/// How many groups the memory controller has, and whether it is enabled; none where the kernel does
+/// not list it.
+fn controller(host: &Host) -> Result<Option<(Option<u64>, bool)>, HostError> {
+    let table = host.read_optional(CONTROLLERS)?.unwrap_or_default();
+    // `memory 4 25 1`: which hierarchy, how many groups, whether it is enabled.
+    let mut lines = table.lines().map(|line| line.split_whitespace());
+    let words = lines.find_map(|mut words| (words.next() == Some("memory")).then_some(words));
+    Ok(words.map(|mut words| {
+        let count = words.nth(1).and_then(|count| count.parse().ok());
+        (count, words.next() != Some("0"))
+    }))
 }

@@ -14,7 +14,7 @@ pub mod pattern;
 pub mod targets;
 pub mod walk;
 
-pub use hierarchy::{Hierarchy, Version};
+pub use hierarchy::{Hierarchy, NoGroups, Version};
 pub use owners::VisitedGroup;
 pub use pattern::GroupPattern;
 pub use targets::{outlook, Outlook, ProtectedGroup, Selection, Targets};

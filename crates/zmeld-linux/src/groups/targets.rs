@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, NoGroups};
 use super::owners::{Reader, Sought, VisitedGroup};
 use super::pattern::GroupPattern;
 use crate::{process, Host, HostError};
@@ -68,13 +68,14 @@ pub struct Outlook {
     pub groups: Vec<String>,
     /// It names the root, whose own processes it is for, too.
     pub is_for_root: bool,
-    /// The machine has no control groups with a memory controller.
-    pub is_without_groups: bool,
+    /// Why the machine has no control groups with a memory controller.
+    pub no_groups: Option<NoGroups>,
 }
 
 /// Effect of a rule; none where that cannot be told.
 pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
     let Some(hierarchy) = Hierarchy::find(host).ok()? else {
+        let no_groups = NoGroups::read(host).ok()?;
         // All processes of a machine without groups are the root's own.
         let all = rule.named.iter().chain(rule.protect);
         let unmatched = all.filter(|pattern| !pattern.matches("/"));
@@ -82,7 +83,7 @@ pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
             unmatched: unmatched.map(ToString::to_string).collect(),
             groups: Vec::new(),
             is_for_root: rule.named.iter().any(|pattern| pattern.matches("/")),
-            is_without_groups: true,
+            no_groups: Some(no_groups),
         });
     };
     let top = hierarchy.shown(&hierarchy.top);
@@ -91,7 +92,7 @@ pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
         unmatched: targets.unmatched,
         groups: targets.groups.into_values().collect(),
         is_for_root: rule.named.iter().any(|pattern| pattern.matches(&top)),
-        is_without_groups: false,
+        no_groups: None,
     })
 }
 

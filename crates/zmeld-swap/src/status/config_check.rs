@@ -16,7 +16,7 @@ use zmeld_config::{
 };
 use zmeld_guard as guard;
 use zmeld_linux::fstab::Fstab;
-use zmeld_linux::groups::{outlook, Outlook};
+use zmeld_linux::groups::{outlook, NoGroups, Outlook};
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
 
@@ -198,30 +198,39 @@ fn on_end(host: &Host, config: &Config) -> Option<Finding> {
 }
 
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
-    let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
-    RECLAIM.gaps(&rule.groups, &found)
+    let found = outlook(host, reclaim::selection(rule));
+    found.map_or(Vec::new(), |found| RECLAIM.gaps(&rule.groups, &found))
 }
 
-/// A name in a rule that no control group has: it is in vain, unless it is a form of
-/// names (`*`), of which there may be some at another time.
-fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
-    let is_form = pattern.contains('*');
-    Finding {
-        severity: match is_form {
-            true => Severity::Notice,
-            false => Severity::Warning,
-        },
-        id: (!is_form).then_some(FindingId::UnusedRule),
-        ..no_group(
-            key,
-            so,
-            format!("no control group is called {pattern:?} here now"),
-        )
-    }
+/// Names in a rule that no control group has, each by itself where there are groups. They are in
+/// vain, unless they are forms of names (`*`), of which there may be some at another time.
+fn in_vain(key: &str, names: &[&String], so: &str, no_groups: Option<NoGroups>) -> Vec<Finding> {
+    let at_once = no_groups.map_or(1, |_| names.len().max(1));
+    let found = names.chunks(at_once).map(|names| {
+        let is_form = names.iter().all(|name| name.contains('*'));
+        Finding {
+            severity: match is_form {
+                true => Severity::Notice,
+                false => Severity::Warning,
+            },
+            id: (!is_form).then_some(FindingId::UnusedRule),
+            ..no_group(key, names, so, no_groups)
+        }
+    });
+    found.collect()
 }
 
-fn no_group(key: &str, so: &str, why: String) -> Finding {
-    let remedy = "name a group that is there (systemd-cgls lists them), no program, or remove it";
+fn no_group(key: &str, names: &[&String], so: &str, no_groups: Option<NoGroups>) -> Finding {
+    let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let why = match no_groups {
+        _ if names.is_empty() => "all that it names is protected".to_owned(),
+        Some(no_groups) => no_groups.why().to_owned(),
+        None => format!("no control group is called {} here now", names.join(", ")),
+    };
+    let remedy = no_groups.map_or(
+        "name a group that is there (systemd-cgls lists them), no program, or remove it",
+        NoGroups::remedy,
+    );
     let found = Finding::of_machine(key, so, why, remedy);
     Finding {
         severity: Severity::Warning,
@@ -245,8 +254,11 @@ pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
         // That is why.
         gaps.retain(|gap| gap.about != GUARD.key);
     }
-    if found.is_without_groups && gaps.is_empty() {
-        let what = format!("{}: the guard goes by users", reclaim::NO_GROUPS);
+    let goes_by_users = found
+        .no_groups
+        .filter(|_| gaps.iter().all(|gap| gap.about != GUARD.key));
+    if let Some(no_groups) = goes_by_users {
+        let what = format!("{}: the guard goes by users", no_groups.why());
         gaps.push(Finding::new(Severity::Notice, "watch.guard", what));
     }
     gaps.extend(never.into_iter().map(|pattern| {
@@ -288,26 +300,13 @@ impl Names {
     fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Finding> {
         let is_named = |pattern: &&String| named.iter().any(|it| it.to_string() == **pattern);
         let (missing, protections): (Vec<_>, Vec<_>) = found.unmatched.iter().partition(is_named);
-        let protections = protections.into_iter();
-        let mut gaps: Vec<Finding> = protections
-            .map(|it| in_vain(self.protect, it, "it protects nothing"))
-            .collect();
+        let no_groups = found.no_groups;
+        let mut gaps = in_vain(self.protect, &protections, "it protects nothing", no_groups);
         if named.is_empty() || found.is_for_root || !found.groups.is_empty() {
-            let missing = missing.into_iter();
-            gaps.extend(missing.map(|it| in_vain(self.key, it, self.so)));
-            return gaps;
+            gaps.extend(in_vain(self.key, &missing, self.so, no_groups));
+        } else {
+            gaps.push(no_group(self.key, &missing, self.so_none, no_groups));
         }
-        let missing: Vec<String> = missing.iter().map(|name| format!("{name:?}")).collect();
-        let why = match missing.is_empty() {
-            true => "all that it names is protected".to_owned(),
-            false if found.is_without_groups => reclaim::NO_GROUPS.to_owned(),
-            false => format!("no control group is called {} here now", missing.join(", ")),
-        };
-        let gap = no_group(self.key, self.so_none, why);
-        gaps.push(match found.is_without_groups {
-            true => gap.with("have them mounted, or remove it"),
-            false => gap,
-        });
         gaps
     }
 }

@@ -36,7 +36,7 @@ use crate::run_folder;
 use crate::watch::action::Listener;
 use crate::watch::error::Error;
 use zmeld_config::ReclaimRule;
-use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
+use zmeld_linux::groups::{Hierarchy, NoGroups, Selection, Targets, Version};
 use zmeld_linux::service::is_due;
 
 /// How often groups and real-time threads are looked for.
@@ -61,10 +61,6 @@ const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memor
 const CUT: &str =
     "there are too many control groups for lru_gen to list, and it leaves this one out";
 
-/// Message for a machine, or a copy of its files, without control groups.
-pub const NO_GROUPS: &str =
-    "there are no control groups with the memory controller below /sys/fs/cgroup";
-
 /// Message for a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
@@ -73,14 +69,18 @@ const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists th
 /// # Errors
 /// When nothing can be reclaimed there.
 fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
-    let why = match Hierarchy::find(host) {
-        Ok(Some(found)) if found.version == Version::Two => return Ok(found),
+    let found = Hierarchy::find(host).and_then(|found| match found {
+        Some(found) => Ok(Ok(found)),
+        None => NoGroups::read(host).map(Err),
+    });
+    let why = match found {
+        Ok(Ok(found)) if found.version == Version::Two => return Ok(found),
         Err(HostError::GroupsUnseen) => {
             "the memory controller's groups are not mounted here, so it is unknown what is \
              protected"
         }
         Err(err) => return Err(err.into()),
-        Ok(None) => NO_GROUPS,
+        Ok(Err(no_groups)) => no_groups.why(),
         Ok(_) => {
             "memory is not in control groups of version 2 here; under systemd, boot with \
              systemd.unified_cgroup_hierarchy=1"
@@ -91,7 +91,9 @@ fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
 
 /// What the machine lacks for reclaim, as far as who asks may look.
 pub fn lacks(host: &Host) -> Option<String> {
+    let is_incomplete = || NoGroups::read(host).is_err();
     match hierarchy(host) {
+        _ if matches!(Hierarchy::find(host), Ok(None)) && is_incomplete() => None,
         Err(Error::CannotReclaim(why)) => Some(why),
         Err(err) => Some(err.to_string()),
         Ok(_) => generations::why_not(host),
