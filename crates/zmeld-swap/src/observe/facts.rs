@@ -1,7 +1,7 @@
 //! Facts of a machine for a way out: how services are started, and which files its control groups
 //! have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::Host;
@@ -15,6 +15,8 @@ pub enum Services {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
+    /// It is the machine that zmeld runs on, and no other root.
+    pub is_here: bool,
     pub services: Services,
     /// zmeld's units that are installed or exported; its generator makes others.
     pub units: Vec<String>,
@@ -39,6 +41,7 @@ impl Facts {
             .collect();
         units.retain(|name| name.starts_with("zmeld"));
         Facts {
+            is_here: host.root() == Path::new("/"),
             units,
             services: match () {
                 _ if host.exists("/run/systemd/system") => Services::Systemd,

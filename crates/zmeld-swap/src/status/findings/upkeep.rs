@@ -184,9 +184,6 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     found.map(DamonReclaim::beside_reclaim).collect()
 }
 
-/// How a program is kept running where no service manager has a unit for it.
-const AT_BOOT: &str = " (for each boot: without &, as inittab's respawn or a container's command)";
-
 /// A device has writeback or recompression, and no rule uses it. Do: a rule, and `zmeld watch`.
 pub(super) fn no_rule(view: &View) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -203,9 +200,7 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
                 Services::OpenRc if view.has_service("zmeld-watch") => {
                     "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch restart"
                 }
-                _ => &*format!(
-                    "stop zmeld watch where it runs, and start it: zmeld watch &{AT_BOOT}"
-                ),
+                _ => "have zmeld watch started anew, and at each boot",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));
@@ -306,7 +301,14 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
                     format!("rc-update add {unit} default"),
                     format!("rc-service {unit} start"),
                 ]),
-                Services::OpenRc | Services::Unknown => format!("{name} &{AT_BOOT}").into(),
+                // A session of its own outlives the terminal.
+                Services::OpenRc | Services::Unknown if view.now.facts.is_here => format!(
+                    "sudo sh -c 'setsid {name} > /dev/null 2>&1 &', and have it started at each boot"
+                )
+                .into(),
+                Services::OpenRc | Services::Unknown => {
+                    format!("have {name} started at each boot, and kept running").into()
+                }
             },
         )
     };
