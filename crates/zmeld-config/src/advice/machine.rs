@@ -197,7 +197,10 @@ impl Feature {
         let mut attributes = Vec::new();
         let mut device = None;
         for name in host.list("/sys/block")? {
-            if !name.starts_with(driver.name()) || !swaps::is_compressed(&name) {
+            // A device of zmeld.ko may bear zram's name.
+            let is_of = name.starts_with(driver.name())
+                || driver == RamDriver::Zmeld && RamDriver::of(host, &name) == driver;
+            if !is_of || !swaps::is_compressed(&name) {
                 continue;
             }
             if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
