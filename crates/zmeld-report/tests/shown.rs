@@ -210,6 +210,18 @@ fn paths() -> Table {
     table
 }
 
+/// Two long paths, which are the same where they are shortened.
+fn alike() -> Table {
+    let mut table = Table::new("").column(Column::path("group"));
+    for user in [1000, 1001] {
+        table.row(cells![format!(
+            "/user.slice/user-{user}.slice/user@{user}.service/app.slice"
+        )]);
+    }
+    table.whole_with("--json");
+    table
+}
+
 #[test]
 fn tables() {
     let mut told = String::new();
@@ -222,6 +234,7 @@ fn tables() {
         (codecs(), &[20, 46, 80][..]),
         (named(), &[20, 24]),
         (paths(), &[20, 30, 80]),
+        (alike(), &[30]),
         (empty, &[80]),
         (Table::new(""), &[80]),
     ] {

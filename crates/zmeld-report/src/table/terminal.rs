@@ -238,12 +238,22 @@ impl<'a> Layout<'a> {
     }
 
     fn is_shortened(&self) -> bool {
-        let is_path = |at: usize| self.table.columns[at].kind == Kind::Path;
-        let is_in = |block: &Vec<usize>| {
-            let mut widths = block.iter().zip(self.fit(block));
-            widths.any(|(at, width)| is_path(*at) && self.contents[*at] > width)
+        let is_in = |at: usize, width: usize| {
+            let alike = self.alike(at, width);
+            let is_short = |row: &Vec<String>| self.cell(at, &row[at], width, &alike)[0] != row[at];
+            let is_wrapped = |row: &Vec<String>| self.cell(at, &row[at], width, &alike).len() > 1;
+            let is_path = self.table.columns[at].kind == Kind::Path;
+            is_path
+                && self
+                    .rows
+                    .iter()
+                    .any(|row| is_short(row) && !is_wrapped(row))
         };
-        self.blocks().iter().any(is_in)
+        let blocks = self.blocks();
+        let mut all = blocks
+            .iter()
+            .flat_map(|block| block.iter().zip(self.fit(block)));
+        all.any(|(at, width)| is_in(*at, width))
     }
 
     /// Shortened paths of which several become the same: what tells them apart is in their middles.
