@@ -39,6 +39,9 @@ pub enum Encryption {
     Random { cipher: Cipher },
 }
 
+/// The least and the most bits that a key of any cipher has.
+pub(super) const KEY_SIZES: [u16; 2] = [128, 1024];
+
 /// A cipher of dm-crypt and the size of its key.
 #[derive(
     Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, schemars::JsonSchema,
@@ -69,9 +72,10 @@ impl Cipher {
             false => [128, 192, 256],
         };
         let [least, middle, most] = sizes;
+        let [shortest, longest] = KEY_SIZES;
         let way_out = match is_block_cipher {
             true if !sizes.contains(key_size) => format!("{least}, {middle} or {most}"),
-            false if !(128..=1024).contains(key_size) => "128 to 1024".to_owned(),
+            false if !(shortest..=longest).contains(key_size) => format!("{shortest} to {longest}"),
             _ => return None,
         };
         Some(format!(

@@ -69,7 +69,7 @@ pub struct Tunables {
     /// How many pages are read at once, as a power of 2. `accept = ["read-ahead"]` leaves it
     /// alone.
     pub page_cluster: Option<Number<u8, 0, 10>>,
-    /// How early reclaim begins, in ten-thousandths of memory.
+    /// How early reclaim begins, in ten-thousandths of memory; higher is earlier.
     pub watermark_scale_factor: Option<Number<u16, 1, 3000>>,
     /// How much is reclaimed against fragmentation, 10000 being the high watermark.
     pub watermark_boost_factor: Option<Number<u32, 0, 100000>>,

@@ -60,7 +60,7 @@ const EVERYTHING: &str = include_str!("config/everything.toml");
 fn what_is_written_comes_back() {
     // A tunable that is a number needs no line there.
     let missing = keys("Tunables").filter(|key| !EVERYTHING.contains(&key.name));
-    let numbers = missing.filter_map(|key| Some(format!("{} = {}\n", key.name, key.range?.1)));
+    let numbers = missing.filter_map(|key| Some(format!("{} = {}\n", key.name, key.range?.0)));
     let tunables = format!("[tunables]\n{}", numbers.collect::<String>());
     let everything = EVERYTHING.replace("[tunables]\n", &tunables);
     let config = read(&everything);
@@ -322,6 +322,14 @@ fn the_key_tables_are_those_of_the_keys() {
             let key = key.unwrap_or_else(|| panic!("{MANUAL} has a row for no key: {row}"));
             let key = without_row.remove(key);
             last_rows.insert(key.of, at);
+            let takes = row.split(" | ").nth(1).unwrap();
+            if let Some((least, most)) = key.range {
+                let range = match most {
+                    i64::MAX => format!("{least} or more"),
+                    _ => format!("{least} to {most}"),
+                };
+                assert_eq!(takes, range, "{key:?}");
+            }
             let (columns, does) = row.rsplit_once(" | ").unwrap();
             if does != "|" {
                 *row = format!("{columns} | {} |", key.does);

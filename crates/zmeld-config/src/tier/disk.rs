@@ -9,7 +9,7 @@ use zmeld_linux::amount::Span;
 use super::ram::Size;
 use super::swap::{Place, Swap, TIMEOUT};
 use crate::check::{in_ram, Check};
-use crate::encryption::{cipher_key, Cipher, Encryption, EncryptionKind};
+use crate::encryption::{cipher_key, Cipher, Encryption, EncryptionKind, KEY_SIZES};
 use crate::finding::FindingId;
 use crate::key::absolute;
 use crate::location::Location;
@@ -41,6 +41,7 @@ pub struct DiskSwap {
     #[serde(deserialize_with = "cipher_key")]
     pub cipher: Option<String>,
     /// In bits; for xts this is two keys: 512 is AES-256.
+    #[schemars(range(min = KEY_SIZES[0], max = KEY_SIZES[1]))]
     pub key_size: Option<u16>,
     /// The image goes here, for the checks; `resume=` tells the kernel.
     pub hibernation: bool,

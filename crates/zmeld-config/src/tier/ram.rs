@@ -14,7 +14,7 @@ use zmeld_linux::{text_form, Host};
 use super::swap::{Place, TIMEOUT};
 use crate::check::Check;
 use crate::codec::Codec;
-use crate::encryption::{cipher_key, Encryption, EncryptionKind};
+use crate::encryption::{cipher_key, Encryption, EncryptionKind, KEY_SIZES};
 use crate::location::Location;
 
 /// A zram or zmeld device.
@@ -161,6 +161,7 @@ pub struct Writeback {
     #[serde(deserialize_with = "cipher_key")]
     pub cipher: Option<String>,
     /// The size of its key in bits; for xts this is two keys: 512 is AES-256.
+    #[schemars(range(min = KEY_SIZES[0], max = KEY_SIZES[1]))]
     pub key_size: Option<u16>,
     /// How much may be written a day, to spare flash.
     pub daily_limit: Option<Bytes>,

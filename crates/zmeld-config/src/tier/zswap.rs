@@ -20,7 +20,7 @@ pub struct Zswap {
     pub compressor: Option<String>,
     /// How compressed pages are kept, up to 6.17 (zbud and z3fold up to 6.14).
     pub zpool: Option<Zpool>,
-    /// How much of RAM they may take.
+    /// How much of RAM it may take.
     pub max_pool_percent: Option<Number<u8, 1, 100>>,
     /// When pages are taken again after it was full: below this share of its limit.
     pub accept_threshold_percent: Option<Number<u8, 0, 100>>,

@@ -117,6 +117,20 @@ fn finish(schema: &mut Schema) {
         schema.insert("type".into(), json!(["number", "null"]));
     }
     if let Some(Value::String(text)) = schema.get_mut("description") {
-        *text = text.replace("[`", "`").replace("`]", "`");
+        *text = without_links(text).replace("[`", "`").replace("`]", "`");
     }
+}
+
+/// The text of links, `[text](address)`, in their place.
+fn without_links(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (_, rest) = part.split_once(')').unwrap_or(("", part));
+        if let Some(begin) = shown.rfind('[') {
+            shown.remove(begin);
+        }
+        shown += rest;
+    }
+    shown
 }
