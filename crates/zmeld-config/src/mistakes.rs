@@ -161,6 +161,7 @@ const UNQUOTED: &str = "string values must be quoted";
 const UNQUOTED_WORDS: [&str; 3] = [UNQUOTED, "invalid boolean", "invalid float"];
 const NO_VALUE: &str = "key with no value";
 const UNEXPECTED: &str = "unexpected key or value";
+const NO_SEMICOLON: &str = "no ; ends a line; remove it";
 const UNCLOSED_TABLE: &str = "unclosed table";
 const UNCLOSED_TEXT: [&str; 2] = ["string, expected `\"`", "string, expected `'`"];
 
@@ -373,7 +374,8 @@ fn unquoted(source: &Source, at: usize, message: &str) -> Option<String> {
             "{quote} is a typographic quote; write straight ones: \"...\""
         ));
     }
-    let value = bare_value(rest);
+    let written = bare_value(rest);
+    let value = written.trim_end_matches([';', ' ']);
     let is = |names: &[&str]| {
         let value = value.to_lowercase();
         let is_near = |name: &&str| name.len() > 3 && strsim::jaro_winkler(name, &value) > 0.85;
@@ -391,6 +393,7 @@ fn unquoted(source: &Source, at: usize, message: &str) -> Option<String> {
             (true, _) => format!("{value} is no value; write true"),
             (_, true) => format!("{value} is no value; write false"),
             _ if TRUTHS.contains(&key) => format!("{value} is no value; write true or false"),
+            _ if value != written && value.parse::<f64>().is_ok() => NO_SEMICOLON.to_owned(),
             _ => in_quotes(value.trim_matches('"')),
         }
     })
@@ -416,6 +419,10 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
     match source.first_of(at) {
         Some((key, first)) if message == "duplicate key" => {
             format!("{key} is in line {first} already; keep one of them")
+        }
+        None if message == "duplicate key" && line.starts_with("[[") => {
+            let name = line.trim_matches(['[', ']', ' ']);
+            format!("a table of that name is there already; write [{name}.NAME]")
         }
         _ if UNCLOSED_TEXT.iter().any(|it| message.ends_with(it)) => {
             let quote = message.trim_end_matches('`').chars().last();
@@ -466,7 +473,7 @@ pub(super) fn syntax(source: &Source, at: usize, message: &str) -> String {
             }
         }
         _ if message.starts_with(UNEXPECTED) && rest.trim_start().starts_with(';') => {
-            "no ; ends a line; remove it".to_owned()
+            NO_SEMICOLON.to_owned()
         }
         _ => format!("{message}; see docs/configuration.md or toml.io"),
     }

@@ -84,13 +84,22 @@ fn lead(status: &Status) -> String {
 
 /// How many findings there are, and their names; nothing where there are none.
 fn judged(findings: &[Finding]) -> String {
-    let mut names: Vec<&str> = findings.iter().map(Finding::name).collect();
-    names.dedup();
+    let names: Vec<&str> = findings.iter().map(Finding::name).collect();
     match findings.len() {
         0 => String::new(),
-        1 => format!("1 finding, below: {}. ", names.join(", ")),
-        many => format!("{many} findings, below: {}. ", names.join(", ")),
+        1 => format!("1 finding, below: {}. ", counted(&names)),
+        many => format!("{many} findings, below: {}. ", counted(&names)),
     }
+}
+
+/// Names, and of one that repeats how often it does.
+pub fn counted(names: &[impl AsRef<str> + PartialEq]) -> String {
+    let each = names.chunk_by(|one, next| one == next);
+    let each = each.map(|same| match same {
+        [one] => one.as_ref().to_owned(),
+        same => format!("{} ({})", same[0].as_ref(), same.len()),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// What compression in RAM saves, in the words `are` and `saves`; none where no page is compressed.

@@ -95,7 +95,7 @@ struct RunArgs {
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
     /// Which of the replications, counted from 0
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long = "number", default_value_t = 0, value_name = "N")]
     replication: u64,
 }
 

@@ -91,9 +91,9 @@ impl View<'_> {
                 let unit = shell::word(unit);
                 format!("raise it: systemctl set-property {unit} {property}={twice}")
             }
-            (_, _, Some(twice)) => format!(
-                "raise it: echo {twice} > {file} until the next boot, and where the group is made"
-            ),
+            (_, _, Some(twice)) => {
+                format!("raise it: echo {twice} > {file}; for good, where the group is made")
+            }
             (_, _, None) => format!("raise {file}"),
         }
     }

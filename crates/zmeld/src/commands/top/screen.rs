@@ -561,17 +561,9 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
 
 /// A line of the head with names and their number, of what; of one that repeats, how often it does.
 fn named(what: &str, of: &str, names: &[impl AsRef<str> + PartialEq]) -> String {
-    let each = names.chunk_by(|one, next| one == next).map(|it| match it {
-        [one] => one.as_ref().to_owned(),
-        [one, ..] => format!("{} ({})", one.as_ref(), it.len()),
-        [] => String::new(),
-    });
     match names.len() {
         0 => format!("{what:NAME$}none"),
-        many => {
-            let each: Vec<String> = each.collect();
-            format!("{what:NAME$}{many}{of}: {}", inert(&each.join(", ")))
-        }
+        many => format!("{what:NAME$}{many}{of}: {}", inert(&page::counted(names))),
     }
 }
 
