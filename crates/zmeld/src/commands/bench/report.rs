@@ -564,7 +564,8 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .lead(
             "To begin with: zmeld bench size -- PROGRAM, for a program of your own that ends by \
-             itself; without one, zmeld bench run codecs.",
+             itself; without one, zmeld bench run codecs. An experiment limits a control group of \
+             its own, sets up swap, and takes both back when it ends.",
         )
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
