@@ -248,10 +248,15 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
 }
 
 /// Whether devices without a limit can fill RAM: they are as large, or their pages, once
-/// compressed, take four fifths of it. Sizes are rounded down to whole pages, so that two halves of
-/// RAM may be less than all.
+/// compressed, take four fifths of it.
 pub fn fills_ram(size_bytes: u64, full_bytes: u64, ram_bytes: u64) -> bool {
-    size_bytes >= ram_bytes - ram_bytes / 1024 || full_bytes as f64 > FILLED * ram_bytes as f64
+    size_bytes >= ram_bytes || full_bytes as f64 > FILLED * ram_bytes as f64
+}
+
+/// The most that so many devices may have been meant to have in all: the size of each is rounded
+/// down to whole pages, so that two halves of RAM may be less than all of it.
+pub fn meant_bytes(size_bytes: u64, devices: usize, page_size: u64) -> u64 {
+    size_bytes.saturating_add((devices as u64).saturating_mul(page_size.saturating_sub(1)))
 }
 
 /// Bytes of pages that `room` bytes of memory hold. A device that is larger than
@@ -370,9 +375,10 @@ mod tests {
         let filling = [(999, 800), (999, 801), (999, 900), (1000, 0)];
         let filling = filling.map(|(size, full)| fills_ram(size, full, 1000));
         assert_eq!(filling, [false, true, true, true]);
-        // Two halves of an odd number of pages.
+        // All but a page of an odd number of pages: two halves of it, and no size of one device.
         let ram = 6_171_023 * 4096;
-        assert!(fills_ram(6_171_022 * 4096, 0, ram) && !fills_ram(ram / 100 * 99, 0, ram));
+        let meant = [1, 2].map(|devices| meant_bytes(ram - 4096, devices, 4096));
+        assert_eq!(meant.map(|size| fills_ram(size, 0, ram)), [false, true]);
         let sizes = [2000, 2199, 2201];
         let oversized = sizes.map(|size| is_oversized(size, 1000, Some(2.0)));
         assert_eq!(oversized, [false, false, true]);

@@ -2,7 +2,8 @@
 //! configuration shows by itself, are found where it is read.
 
 use zmeld_config::advice::size::{
-    fills_ram, holds, is_oversized, limit_percent, FILLED, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+    fills_ram, holds, is_oversized, limit_percent, meant_bytes, FILLED, LIMIT_MAX_PERCENT,
+    RATIO_ASSUMED,
 };
 use zmeld_config::advice::tunables::Unfit;
 use zmeld_config::advice::{image, tunables};
@@ -276,7 +277,8 @@ impl Planner<'_> {
         let most = limited.iter().map(|it| it.1).sum::<u64>();
         let beside = most.min((sizes as f64 / ratio) as u64);
         let full = size as f64 / ratio + beside as f64;
-        if !fills_ram(size, full as u64, ram) {
+        let meant = meant_bytes(size, devices.len(), rustix::param::page_size() as u64);
+        if !fills_ram(meant, full as u64, ram) {
             return;
         }
         let measured = match self.options.expected_ratio {
@@ -325,8 +327,9 @@ impl Planner<'_> {
     fn high_limits(&mut self, devices: &[(&str, u64)], sizes: u64) {
         let ram = self.machine.ram_bytes;
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
+        let meant = meant_bytes(sizes, devices.len(), rustix::param::page_size() as u64);
         let is_high =
-            |most| fills_ram(0, most, ram) && fills_ram(sizes, (sizes as f64 / ratio) as u64, ram);
+            |most| fills_ram(0, most, ram) && fills_ram(meant, (sizes as f64 / ratio) as u64, ram);
         let found = together(devices, "memory_limit");
         let Some((most, who, key)) = found.filter(|(most, ..)| is_high(*most)) else {
             return;

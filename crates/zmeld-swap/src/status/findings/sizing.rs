@@ -3,7 +3,7 @@
 use zmeld_report::units::{bytes, count, percent, share};
 
 use zmeld_config::advice::size::{
-    fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+    fills_ram, holds, is_oversized, limit_percent, meant_bytes, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
 };
 use zmeld_config::advice::{Basis, Sizing};
 use zmeld_config::{Bytes, Finding, Remedy, Size};
@@ -77,12 +77,14 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     let ram = view.now.memory.total_bytes;
     let open = view.compressed().filter(|(_, it)| is_open(view, it));
     let ratio = |device| measured_ratio(device).unwrap_or(RATIO_ASSUMED);
-    let (mut together, mut full) = (0u64, 0u64);
+    let (mut together, mut full, mut count) = (0u64, 0u64, 0);
     for (_, it) in open {
+        count += 1;
         together = together.saturating_add(it.size_bytes);
         full = full.saturating_add((it.size_bytes as f64 / ratio(it)) as u64);
     }
-    if !is_open(view, device) || ram == 0 || !fills_ram(together, full, ram) {
+    let meant = meant_bytes(together, count, view.now.page_size);
+    if !is_open(view, device) || ram == 0 || !fills_ram(meant, full, ram) {
         return None;
     }
     let (what, who, limit) = match device.held.unwrap_or_default().limit_bytes {
