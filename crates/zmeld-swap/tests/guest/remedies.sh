@@ -166,6 +166,8 @@ row() {
 				result="failed: $command"
 				break
 			}
+			# What goes on in the background has to begin.
+			case "$command" in *"&") sleep 2 ;; esac
 		done </tmp/commands
 		after=$(found)
 		if echo "$after" | grep -q "^$1 "; then result="$result, left"; fi
@@ -562,6 +564,7 @@ clean
 
 fast 'size = "64MiB"\nmemory_limit = "64MiB"\n[watch.reclaim]\ngroups = ["/apps.slice"]'
 row no-watch "a rule that nobody carries out"
+kill "$(pidof -s zmeld)" 2>/dev/null || true
 clean
 
 # Another that ends programs, as its package has it.

@@ -302,10 +302,11 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
                     format!("rc-service {unit} start"),
                 ]),
                 // A session of its own outlives the terminal.
-                Services::OpenRc | Services::Unknown if view.now.facts.is_here => format!(
-                    "sudo sh -c 'setsid {name} > /dev/null 2>&1 &', and have it started at each boot"
-                )
-                .into(),
+                Services::OpenRc | Services::Unknown if view.now.facts.is_here => {
+                    let command = format!("setsid {name} > /dev/null 2>&1 &");
+                    let words = format!("sudo sh -c '{command}', and have it started at each boot");
+                    Remedy::run([command]).said(words)
+                }
                 Services::OpenRc | Services::Unknown => {
                     format!("have {name} started at each boot, and kept running").into()
                 }
