@@ -156,7 +156,7 @@ impl Host {
     /// more than reading is wanted.
     pub fn at(root: impl Into<PathBuf>) -> Host {
         let tree = Tree::new(root);
-        match tree.root() == Path::new("/") {
+        match tree.is_here() {
             true => Host::here(),
             false => Host {
                 access: Arc::new(Below(tree.clone())),
@@ -215,6 +215,11 @@ impl Host {
 
     pub fn root(&self) -> &Path {
         self.tree.root()
+    }
+
+    /// Whether it is the machine that this program runs on.
+    pub fn is_here(&self) -> bool {
+        self.tree.is_here()
     }
 
     pub fn tree(&self) -> &Tree {

@@ -37,7 +37,7 @@ impl Tree {
     }
 
     /// Whether it is the machine itself.
-    fn is_here(&self) -> bool {
+    pub fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
 

@@ -52,8 +52,8 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         .section(settings)
 }
 
-/// Below this share of run time, what memory on other nodes costs is not worth a remark.
-const NEXT_TO_NOTHING: f64 = 0.01;
+/// Above this share of run time, it is said how total time can change by more.
+const EXPLAINED_ABOVE: f64 = 0.01;
 
 /// How much of the time memory on other nodes costs under the base, and so how much there is to
 /// save. A share of the run time, not of the total time, which the process that ends last decides.
@@ -62,17 +62,17 @@ fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
     let remote_ms = runs.mean(base, "stall_remote_ms").unwrap_or(UNKNOWN).value;
     let all_ms = load.processes as f64 * load.run_time_ms.mean() + remote_ms;
     let share = remote_ms / all_ms;
-    let judged = match share {
-        share if share > NEXT_TO_NOTHING => {
-            ", and no policy can save more of that run time. \"Saved\" is of total time, which \
-             lasts until the last process ends and can change by more, since processes then run in \
-             another order"
+    let explained = match share {
+        share if share > EXPLAINED_ABOVE => {
+            " \"Saved\" is of total time, which lasts until the last process ends and can change by \
+             more, since processes then run in another order."
         }
-        share if share > 0.0 => ", and no policy can save more of that run time",
+        share if share > 0.0 => "",
         _ => return String::new(),
     };
     format!(
-        " Under {base}, accesses to other nodes cost {} of the processes' run time{judged}.",
+        " Under {base}, accesses to other nodes cost {} of the processes' run time, and no policy \
+         can save more of that run time.{explained}",
         zmeld_report::units::percent(share)
     )
 }

@@ -240,14 +240,11 @@ impl<'a> Layout<'a> {
     fn is_shortened(&self) -> bool {
         let is_in = |at: usize, width: usize| {
             let alike = self.alike(at, width);
-            let is_short = |row: &Vec<String>| self.cell(at, &row[at], width, &alike)[0] != row[at];
-            let is_wrapped = |row: &Vec<String>| self.cell(at, &row[at], width, &alike).len() > 1;
-            let is_path = self.table.columns[at].kind == Kind::Path;
-            is_path
-                && self
-                    .rows
-                    .iter()
-                    .any(|row| is_short(row) && !is_wrapped(row))
+            let is_short = |row: &Vec<String>| {
+                let lines = self.cell(at, &row[at], width, &alike);
+                lines.len() == 1 && lines[0] != row[at]
+            };
+            self.table.columns[at].kind == Kind::Path && self.rows.iter().any(is_short)
         };
         let blocks = self.blocks();
         let mut all = blocks

@@ -1,7 +1,7 @@
 //! Facts of a machine for a way out: how services are started, and which files its control groups
 //! have.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::Host;
@@ -41,7 +41,7 @@ impl Facts {
             .collect();
         units.retain(|name| name.starts_with("zmeld"));
         Facts {
-            is_here: host.root() == Path::new("/"),
+            is_here: host.is_here(),
             units,
             services: match () {
                 _ if host.exists("/run/systemd/system") => Services::Systemd,

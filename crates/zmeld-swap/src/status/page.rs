@@ -7,14 +7,15 @@ use crate::observe::{
 };
 use zmeld_config::advice::codec::JUDGED_FROM;
 use zmeld_report::text;
-use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::units::{bytes, count, percent, plural};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
 use crate::status::findings::{Finding, FindingId, Severity};
 use crate::status::Status;
 
 pub fn document(status: &Status) -> Document {
-    let mut document = Document::new("zmeld status").lead(lead(status));
+    let mut document = Document::new("zmeld status");
+    document = document.lead(judged(&status.findings) + &lead(status));
     if !status.tiers.is_empty() {
         document = document.section(
             Section::new("Tiers, in the order in which pages meet them")
@@ -63,10 +64,7 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        let found = judged(&status.findings);
-        return format!(
-            "{found}{ram}; there is no active swap. sudo zmeld plan says what would suit."
-        );
+        return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
     }
     let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));
@@ -79,16 +77,20 @@ fn lead(status: &Status) -> String {
         ),
         false => String::new(),
     };
-    format!("{}{ram}{saved}.{leaving} {room}", judged(&status.findings))
+    format!("{ram}{saved}.{leaving} {room}")
 }
 
 /// How many findings there are, and their names; nothing where there are none.
 fn judged(findings: &[Finding]) -> String {
     let names: Vec<&str> = findings.iter().map(Finding::name).collect();
-    match findings.len() {
+    let count = names.len();
+    match count {
         0 => String::new(),
-        1 => format!("1 finding, below: {}. ", counted(&names)),
-        many => format!("{many} findings, below: {}. ", counted(&names)),
+        _ => format!(
+            "{count} finding{}, below: {}. ",
+            plural(count as u64),
+            counted(&names)
+        ),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The kernel's tunables.
 
 use std::cmp::Ordering;
-use std::path::Path;
 
 use zmeld_config::advice::tunables::{LEAST, MOST_IN_RAM};
 use zmeld_config::advice::{unsupported, SwapKinds};
@@ -36,8 +35,8 @@ impl Planner<'_> {
         let wanted = &self.config.tunables;
         let mut steps = Steps::new(PART, self.records);
         let measured = self.measured_swappiness();
-        let is_here = self.host.root() == Path::new("/");
-        if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() && is_here {
+        let is_unmeasured = wanted.swappiness == Some(Swappiness::Auto) && measured.is_none();
+        if is_unmeasured && self.host.is_here() {
             self.problems.push(Finding::new(
                 Severity::Warning,
                 "tunables.swappiness",

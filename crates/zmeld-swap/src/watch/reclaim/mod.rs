@@ -91,9 +91,11 @@ fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
 
 /// What the machine lacks for reclaim, as far as who asks may look.
 pub fn lacks(host: &Host) -> Option<String> {
-    let is_incomplete = || NoGroups::read(host).is_err();
+    if let Ok(None) = Hierarchy::find(host) {
+        // An incomplete copy of a machine's files tells nothing.
+        return NoGroups::read(host).ok().map(|none| none.why().to_owned());
+    }
     match hierarchy(host) {
-        _ if matches!(Hierarchy::find(host), Ok(None)) && is_incomplete() => None,
         Err(Error::CannotReclaim(why)) => Some(why),
         Err(err) => Some(err.to_string()),
         Ok(_) => generations::why_not(host),

@@ -430,7 +430,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let is_disk = args
         .kind
         .map_or(args.device.is_some(), TierKind::is_on_disk);
-    let measured = match args.no_scan || is_disk || !is_here(host) {
+    let measured = match args.no_scan || is_disk || !host.is_here() {
         true => CodecVerdict::Not,
         false => {
             // If zswap is advised or asked for, its codec counts.
@@ -505,11 +505,6 @@ fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Op
     let is_it = args.kind.unwrap_or(advised).is_in_front();
     let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
-}
-
-/// Whether it is this machine, which can be measured.
-fn is_here(host: &Host) -> bool {
-    host.root() == Path::new("/")
 }
 
 /// The swap areas that zmeld set up. None if that cannot be read: `plan` and `status`
@@ -609,7 +604,7 @@ fn measured(
         only: only.map(|only| only.into_iter().filter(is_there).collect()),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
-        swappiness: match is_here(host) {
+        swappiness: match host.is_here() {
             true => measure::swappiness(host, &wanted.config, state)?,
             false => None,
         },
@@ -685,7 +680,7 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         }
         return Ok((wanted.config, outcome));
     }
-    let is_left_to_up = !is_here(&host)
+    let is_left_to_up = !host.is_here()
         && plan.config.tunables.swappiness == Some(Swappiness::Auto)
         && measured_swappiness(&plan).is_none();
     let measured_there = match is_left_to_up {
@@ -705,12 +700,12 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         profile: profile.map(Profile::name),
         profile_asked: args.profile.profile,
         options: args.wanted.typed(),
-        is_here: is_here(&host),
+        is_here: host.is_here(),
         profile_hint: profile.and_then(|profile| profile.hint(&host, &wanted.config)),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
         expected_ratio: wanted.measured.ratio(),
-        experiment: match is_here(&host) {
+        experiment: match host.is_here() {
             true => run::experiment(&host)?,
             false => None,
         },
