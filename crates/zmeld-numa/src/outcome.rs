@@ -44,10 +44,6 @@ pub struct Counters {
     pub numa_hint_faults_local: u64,
     /// Pages moved from one node to another, for whatever reason.
     pub numa_pages_migrated: u64,
-    /// Always 0: of a policy that is there no more.
-    pub pgpromote_success: u64,
-    /// Always 0, as well.
-    pub pgdemote_kswapd: u64,
     /// Pages that returned to the node they had come from, each counted once.
     pub ping_pong_pages: u64,
     /// Returns of pages to the node they had come from.

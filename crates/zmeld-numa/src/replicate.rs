@@ -33,8 +33,6 @@ pub const METRICS: &[Metric] = &[
     ("numa_hint_faults_local", |o| {
         o.counters.numa_hint_faults_local as f64
     }),
-    ("pgpromote_success", |_| 0.0),
-    ("pgdemote_kswapd", |_| 0.0),
     ("numa_hit", |o| o.counters.numa_hit as f64),
     ("numa_miss", |o| o.counters.numa_miss as f64),
     ("ping_pong_pages", |o| o.counters.ping_pong_pages as f64),

@@ -144,10 +144,16 @@ impl Document {
         self
     }
 
-    /// Names the host that the figures come from, in the title too.
-    pub fn on_host(mut self, host: &str) -> Self {
+    /// Names the host that the figures come from, in the title too, and its kernel unless that is
+    /// told already.
+    pub fn on_host(mut self, host: &str, kernel: &str) -> Self {
         self.title = format!("{} on {host}", self.title);
-        self.provenance("host", host)
+        let is_told = self.provenance.iter().any(|(_, value)| value == kernel);
+        let named = self.provenance("host", host);
+        match is_told {
+            true => named,
+            false => named.provenance("host's kernel", kernel),
+        }
     }
 
     /// Adds a section, unless there is nothing below its heading.

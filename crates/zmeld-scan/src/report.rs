@@ -130,9 +130,8 @@ fn gain_words(result: &ScanResult) -> String {
     let share = percent((measured as f64 / result.ram_bytes.max(1) as f64).min(1.0));
     if result.is_too_little() {
         return format!(
-            "Only {} of pages were measured, {share} of RAM, too few to promise a gain or advise a \
-             size: scan the whole machine under its usual load. ",
-            bytes(measured)
+            "Pages of only {share} of RAM were measured, too few to promise a gain or advise a \
+             size: scan the whole machine under its usual load. "
         );
     }
     let sizing = result.recommendation.as_ref();
@@ -307,9 +306,10 @@ fn codec_section(result: &ScanResult) -> Section {
         Some(codec) => section.plot(sizes(result, codec)),
         None => section,
     };
+    // Speeds of a few pages are the clock's.
     let section = match result.codecs.len() {
-        0 | 1 => section,
-        _ => section.plot(speeds(result)),
+        2.. if !result.is_too_little() => section.plot(speeds(result)),
+        _ => section,
     };
     section.table(main_table(result))
 }

@@ -89,9 +89,21 @@ pub fn refuse(err: &clap::Error, whole: clap::Command, arguments: &[OsString]) -
         }
         _ => {
             let help = help_of(whole, arguments);
-            output::say(usage_line(&err.render().to_string(), &help));
+            let mut said = usage_line(&err.render().to_string(), &help);
+            if let (Some(pid), "zmeld scan --help") = (number(err), &*help) {
+                said += &format!("; a process: --pid {pid}");
+            }
+            output::say(said);
             ExitCode::from(WRONG)
         }
+    }
+}
+
+/// The number that stands where no argument is taken.
+fn number(err: &clap::Error) -> Option<u32> {
+    match err.get(clap::error::ContextKind::InvalidArg)? {
+        clap::error::ContextValue::String(argument) => argument.parse().ok(),
+        _ => None,
     }
 }
 

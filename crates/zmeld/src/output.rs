@@ -115,13 +115,10 @@ pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
     let now = DateTime::<Utc>::from(SystemTime::now());
     let command = std::env::args_os().skip(1);
     let command = command.fold(Invocation::new("zmeld"), |it, argument| it.arg(argument));
+    let kernel = format!("Linux {}", system.release().to_string_lossy());
     let document = document
         .clone()
-        .on_host(&system.nodename().to_string_lossy())
-        .provenance(
-            "host's kernel",
-            format!("Linux {}", system.release().to_string_lossy()),
-        )
+        .on_host(&system.nodename().to_string_lossy(), &kernel)
         .provenance("date", now.format("%Y-%m-%d %H:%M UTC").to_string())
         .provenance("command", command.to_string());
     Ok(file::replace(path, document.to_html().as_bytes(), None)?)

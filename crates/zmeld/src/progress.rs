@@ -192,7 +192,11 @@ impl Message {
             text += &format!(" of {}", bytes(expected));
             let left = (expected - done) as f64 / per_second;
             if left.is_finite() {
-                text += &format!(", {} left", seconds(left.ceil()));
+                let left = match left.ceil() {
+                    left if left < 60.0 => format!("{left} s"),
+                    left => seconds(left),
+                };
+                text += &format!(", {left} left");
             }
         }
         self.set(&text);

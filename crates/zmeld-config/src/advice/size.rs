@@ -150,8 +150,7 @@ impl Sizing {
 
     pub fn why(&self) -> String {
         if !self.measured {
-            return "half of RAM: nothing was measured, and pages are expected to get 2 times \
-                    smaller"
+            return "half of RAM: without a measurement, pages are expected to get 2 times smaller"
                 .to_owned();
         }
         let (times, of) = (tenths(self.ratio), bytes(self.measured_bytes));

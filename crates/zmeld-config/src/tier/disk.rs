@@ -20,7 +20,7 @@ use crate::location::Location;
 pub struct DiskSwap {
     /// Used whole.
     pub device: Option<Location>,
-    /// A swap file, [root's alone as are its folders](setup.md#swap-files-and-devices). Its file
+    /// A swap file, [root's alone as are its folders](refusals.md#swap-files-and-devices). Its file
     /// system encrypts it.
     #[serde(deserialize_with = "absolute")]
     pub file: Option<PathBuf>,

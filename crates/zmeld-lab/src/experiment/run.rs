@@ -227,11 +227,16 @@ fn finish(
             .chain(said.lines())
             .rev()
             .find(|line| !line.trim().is_empty());
-        format!(
-            "{}: {}",
-            workload.describe(),
-            line.unwrap_or("it said nothing").trim()
-        )
+        let name = match workload {
+            Workload::Command(command) => command.name(),
+            other => other.describe(),
+        };
+        let line = line.map_or("it printed nothing", str::trim);
+        // The supervisor's own line names the command.
+        match line.strip_prefix("zmeld: ") {
+            Some(own) if own.starts_with("cannot start ") => own.to_owned(),
+            _ => format!("{name}: {line}"),
+        }
     };
     if ended.code == Some(4) && !matches!(workload, Workload::Command(_)) {
         return Err(Error::Integrity(what()));

@@ -40,8 +40,13 @@ pub enum OutputFormat {
 
 impl ExternalCommand {
     pub(crate) fn describe(&self) -> String {
-        let data = self.data.as_deref().unwrap_or("not known");
-        format!("{}; data: {data}", shown(&self.command.join(" ")))
+        let data = self.data.as_ref().map(|data| format!("; data: {data}"));
+        self.name() + &data.unwrap_or_default()
+    }
+
+    /// What is run.
+    pub(crate) fn name(&self) -> String {
+        shown(&self.command.join(" "))
     }
 }
 

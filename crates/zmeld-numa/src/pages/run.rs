@@ -75,7 +75,7 @@ fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String 
     };
     format!(
         "Under {policy} it takes {}. Without migration ({}) the same processes take {took_base}: \
-         {policy} {change}. The difference of one run is no measure: zmeld numa compare \
+         {policy} {change}. The difference of one run is no measure, since processes then run in another order: zmeld numa compare \
          --replications 10 says what is chance.",
         took(outcome),
         PolicyName::NoBalancing

@@ -40,10 +40,6 @@ pub struct Reproduction {
     pub claims: Vec<JudgedClaim>,
     /// Every shape.
     pub shapes: Vec<ShapeFinding>,
-    /// Always empty: a table that is made no more.
-    pub sensitivity: Vec<serde_json::Value>,
-    /// Always 0.
-    pub sensitivity_replications: u64,
 }
 
 impl Reproduction {
@@ -84,8 +80,6 @@ pub fn reproduce(
         claims: judge(&find, replications),
         shapes: shapes::shapes(&find),
         points: measured,
-        sensitivity: Vec::new(),
-        sensitivity_replications: 0,
     })
 }
 

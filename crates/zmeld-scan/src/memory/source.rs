@@ -228,7 +228,9 @@ impl fmt::Display for SkipReason {
             SkipReason::NotTried => "not tried: other processes held up the reading",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
-            SkipReason::KernelPages => "the kernel's own pages in a process",
+            SkipReason::KernelPages => {
+                "pages that the kernel maps into each process, such as [vdso]"
+            }
             SkipReason::DeviceMapping => "memory of a device",
             SkipReason::HugeTlb => "hugetlb pages, which are never swapped",
             SkipReason::KernelThread => "kernel threads, which have no memory of their own",

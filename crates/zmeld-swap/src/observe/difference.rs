@@ -186,6 +186,6 @@ impl Observation {
 fn in_front(swap: &Swap, zswapped: u64) -> Difference {
     let used = swap.area.used_bytes;
     let from = ("used in /proc/swaps", used);
-    let to = ("outside zswap, at least", used.saturating_sub(zswapped));
+    let to = ("outside zswap", used.saturating_sub(zswapped));
     difference(&swap.area.name(), from, to, vec![in_zswap(zswapped)])
 }

@@ -263,6 +263,11 @@ impl Lately {
         self.rose(&failed_writes(&device.name))
     }
 
+    /// Processes killed in the groups of `zmeld bench`.
+    pub fn experiment_kills(&self) -> u64 {
+        self.rose(BY_EXPERIMENTS)
+    }
+
     /// Kills since boot of which nobody noted when, those by experiments apart.
     pub fn undated_oom_kills(&self) -> u64 {
         let counted = |name: &str| self.counters.get(name).copied().unwrap_or(0);
@@ -312,7 +317,7 @@ impl Lately {
         let others = self
             .rose("oom_kill")
             .saturating_sub(of_groups)
-            .saturating_sub(self.rose(BY_EXPERIMENTS));
+            .saturating_sub(self.experiment_kills());
         self.oom_kills = match can_limit {
             true => others.min(self.seen_of_machine(groups)),
             false => others,

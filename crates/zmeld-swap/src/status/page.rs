@@ -64,7 +64,12 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
+        let is_missing = |it: &Finding| it.id == Some(FindingId::NotApplied);
+        let next = match status.findings.iter().any(is_missing) {
+            true => "What the configuration asks for is not set up: see below.",
+            false => "sudo zmeld plan says what would suit.",
+        };
+        return format!("{ram}; there is no active swap. {next}");
     }
     let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));
@@ -414,6 +419,10 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
     if lately.unattributed_oom_kills > 0 {
         let more = count(lately.unattributed_oom_kills);
         split.push_str(&format!(", {more} that may be either"));
+    }
+    if lately.experiment_kills() > 0 {
+        let more = count(lately.experiment_kills());
+        split.push_str(&format!(", {more} in experiments of zmeld bench"));
     }
     match lately.since {
         Since::Boot => format!("{all}: {split}"),

@@ -44,6 +44,23 @@ const KVM: &str = "/dev/kvm";
 const MACHINES: &str = "/machine.slice";
 const PODS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
+/// The guard's keys, each in a line.
+const GUARD_KEYS: [(&str, &str); 4] = [
+    (
+        "room_below",
+        "with less headroom than this, the other rules act at once",
+    ),
+    (
+        "end_below",
+        "with less headroom than this, it ends a process",
+    ),
+    (
+        "stalled_above",
+        "and when all tasks waited for so much of 10 s",
+    ),
+    ("grace", "from SIGTERM to SIGKILL"),
+];
+
 /// Services that know what they keep in memory.
 const CACHES: [&str; 8] = [
     "postgresql*.service",
@@ -212,6 +229,9 @@ impl Profile {
             let why = "when memory runs out, a program of the largest user or group is ended, not \
                        the session";
             say("watch.guard", why);
+            for (key, what) in GUARD_KEYS {
+                say(&format!("watch.guard.{key}"), what);
+            }
             config.watch.guard = Some(GuardRule::default());
         }
         let melds = config.in_ram().any(|(_, it)| it.driver == RamDriver::Zmeld);

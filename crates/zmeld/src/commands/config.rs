@@ -341,7 +341,22 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         );
         return Ok(Outcome::Refused);
     }
+    refused_there(&Host::at(root), &imported.config);
     Ok(Outcome::Done)
+}
+
+/// Says what `zmeld up` refuses on that machine: the file may be for another.
+fn refused_there(host: &Host, config: &Config) {
+    let Ok(machine) = Machine::read(host) else {
+        return;
+    };
+    let found = config_check(host, &machine, config, None).into_iter();
+    for refused in found.filter(|it| it.severity == Severity::Critical) {
+        tell(&Finding {
+            severity: Severity::Warning,
+            ..refused
+        });
+    }
 }
 
 /// `MemTotal` of the machine in that directory; of this one where it has none.

@@ -61,7 +61,7 @@ pub struct NumaArgs {
 
 #[derive(Debug, Args)]
 struct Output {
-    /// Print JSON (schema zmeld.numa/2)
+    /// Print JSON (schema zmeld.numa/3)
     #[arg(long, global = true)]
     json: bool,
     /// Also write the result as one HTML page
@@ -158,7 +158,7 @@ fn show(output: &Output, page: &Document, body: &impl Serialize) -> anyhow::Resu
         output::write_page(file, page)?;
     }
     if output.json {
-        return output::print(&output::json(("zmeld.numa", 2), body));
+        return output::print(&output::json(("zmeld.numa", 3), body));
     }
     output::print_as_it_is(&page.to_text(&output::style()))
 }

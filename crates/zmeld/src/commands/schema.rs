@@ -49,11 +49,11 @@ const PRINTED: &[Printed] = &[
     ("bench run", "zmeld.bench/2", of::<Experiment>),
     ("bench size", "zmeld.bench.size/2", of::<SizeSearch>),
     ("bench list", "zmeld.bench.recipes/2", of::<bench::Recipes>),
-    ("numa run", "zmeld.numa/2", of::<numa::RunBody>),
-    ("numa compare", "zmeld.numa/2", of::<numa::CompareBody>),
-    ("numa reproduce", "zmeld.numa/2", of::<numa::ReproduceBody>),
-    ("numa machines", "zmeld.numa/2", of::<numa::MachinesBody>),
-    ("numa policies", "zmeld.numa/2", of::<numa::PoliciesBody>),
+    ("numa run", "zmeld.numa/3", of::<numa::RunBody>),
+    ("numa compare", "zmeld.numa/3", of::<numa::CompareBody>),
+    ("numa reproduce", "zmeld.numa/3", of::<numa::ReproduceBody>),
+    ("numa machines", "zmeld.numa/3", of::<numa::MachinesBody>),
+    ("numa policies", "zmeld.numa/3", of::<numa::PoliciesBody>),
 ];
 
 /// Prints a schema, or the commands that have one.

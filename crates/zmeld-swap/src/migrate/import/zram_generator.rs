@@ -592,8 +592,7 @@ fn recompression(parameters: &str, line: &SourceLine, into: &mut Imported) {
         }
     }
     into.config.watch.recompress = Some(rule);
-    into.comments.insert(
-        "watch.recompress".to_owned(),
-        remark(line, Some(NEVER_RECOMPRESSES)),
-    );
+    let why = format!("{NEVER_RECOMPRESSES}; what the line does not say is zmeld's default");
+    into.comments
+        .insert("watch.recompress".to_owned(), remark(line, Some(&why)));
 }

@@ -127,7 +127,16 @@ impl Plan {
             return Ok((refused, Err(err)));
         }
         if !options.only_named {
-            let lacking = unsupported::lacks(draft.machine, draft.config);
+            let lacking = unsupported::lacks(draft.machine, draft.config).into_iter();
+            let is_refused = |about: &str| {
+                let mut parts = refused.iter();
+                parts.any(|(part, _)| {
+                    about
+                        .strip_prefix(&**part)
+                        .is_some_and(|it| it.starts_with('.'))
+                })
+            };
+            let lacking = lacking.filter(|it| !is_refused(&it.about));
             draft.problems.extend(lacking);
         }
         draft.warnings();

@@ -192,15 +192,15 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
         let mut add = |rule: &str, what: &str, why: String| {
             let file = view.asked().file();
             let run = match view.now.facts.services {
-                _ if view.asked().is_named() => {
-                    &*format!("have zmeld watch --config {file} started anew, and kept running")
-                }
+                _ if view.asked().is_named() => &*format!(
+                    "end a zmeld watch that runs, and keep zmeld watch --config {file} running"
+                ),
                 Services::Systemd => "sudo zmeld enable",
                 // It may run for another rule, and reads its configuration once.
                 Services::OpenRc if view.has_service("zmeld-watch") => {
                     "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch restart"
                 }
-                _ => "have zmeld watch started anew, and at each boot",
+                _ => "end a zmeld watch that runs, and start zmeld watch, at each boot, too",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));

@@ -126,9 +126,16 @@ fn answer(experiment: &Experiment) -> String {
         .collect();
     let mut clauses: Vec<(String, Vec<&str>)> = Vec::new();
     for case in &judged {
-        let clause = match (&case.judgement.winner, case.judgement.void) {
-            (_, true) => "nothing was swapped, so nothing can be said,".to_owned(),
+        let judgement = &case.judgement;
+        let clause = match (&judgement.winner, &judgement.variants[..]) {
+            _ if judgement.void => "nothing was swapped, so nothing can be said,".to_owned(),
             (Some(winner), _) => format!("`{winner}` is ahead of every other variant"),
+            (None, [only]) => format!(
+                "`{}` finished {} of {} runs; there is no other variant to compare with",
+                only.variant,
+                only.runs - only.unfinished,
+                only.runs
+            ),
             (None, _) => "no variant is shown to be ahead of all others".to_owned(),
         };
         match clauses.iter_mut().find(|(known, _)| *known == clause) {
@@ -489,10 +496,15 @@ fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
             lines.series(variant, samples.map(|it| (it.at_s, get(it) as f64)))
         })
     };
-    let mut plots = vec![
-        plot("Memory of the workload over time", |it| it.memory_bytes),
-        plot("Its pages in swap, before compression", |it| it.swap_bytes),
-    ];
+    let mut plots = vec![plot("Memory of the workload under its limit", |it| {
+        it.memory_bytes
+    })];
+    let mut samples = runs.iter().flat_map(|(_, run)| &run.series.samples);
+    if samples.any(|it| it.swap_bytes > 0) {
+        plots.push(plot("Its pages in swap, before compression", |it| {
+            it.swap_bytes
+        }));
+    }
     if runs.iter().any(|(_, run)| run.store_max_bytes() > 0) {
         plots.push(plot("RAM taken up by the compressed store", |it| {
             it.store_bytes

@@ -119,7 +119,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         let open = steps.filter(|planned| planned.is_open());
         let mut open: Vec<String> = open.map(|planned| planned.step.words()).collect();
         let measured = body.measured_there.as_ref();
-        open.extend(measured.map(|_| format!("{SET_SWAPPINESS} to what it measures")));
+        open.extend(measured.map(|_| format!("{SET_SWAPPINESS} to a measured value")));
         let left = open.len();
         let what = match (begun(body), tiers_words(body)) {
             (begun, _) if !begun.is_empty() => {
@@ -215,13 +215,16 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         return outcome_as_written(body);
     };
     let mut section = Section::new("What it comes to");
-    let text = match (&recommendation.sizing, &recommendation.pool) {
-        (Some(sizing), _) => sizing.words(),
-        (None, pool) => pool.as_ref()?.words(),
+    let (text, is_measured) = match (&recommendation.sizing, &recommendation.pool) {
+        (Some(sizing), _) => (sizing.words(), sizing.measured),
+        (None, pool) => pool.as_ref().map(|pool| (pool.words(), pool.measured))?,
     };
-    let text = match begun(body).is_empty() {
-        true => text,
-        false => format!("these figures count what is on already: {text}"),
+    let on = begun(body).join(", ");
+    let text = match (&*on, is_measured) {
+        ("", _) => text,
+        (on, true) => format!("{text}. On already, so no new gain: {on}"),
+        // What the pages there do says more than a guess.
+        (on, false) => format!("on already: {on}; zmeld status has what it holds and saves"),
     };
     if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
