@@ -595,9 +595,9 @@ mod tests {
     use super::*;
     use zmeld_report::statistics::verdict::{judge, VariantRuns};
 
-    /// Judgement of two variants of nine runs, of which so many did not finish.
-    fn said(unfinished: [usize; 2]) -> String {
-        let variant = |name: &str, unfinished: usize, base: f64| VariantRuns {
+    /// Nine runs of a variant, of which so many did not finish.
+    fn variant(name: &str, unfinished: usize, base: f64) -> VariantRuns {
+        VariantRuns {
             variant: name.to_owned(),
             values: (0..9)
                 .map(|run| match run < unfinished {
@@ -607,7 +607,26 @@ mod tests {
                 .collect(),
             unfinished,
             pressure: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_single_variant_is_told_with_its_runs() {
+        let mut experiment = Experiment::new(Recipe::load("bt").unwrap(), false, 1);
+        experiment.judgements = vec![CaseJudgement {
+            case: "short".to_owned(),
+            judgement: judge(&[variant("no swap", 9, 9.0)], Direction::Lower, 1),
+            baseline: None,
+            also: Vec::new(),
+        }];
+        assert_eq!(
+            answer(&experiment),
+            "Answer: `no swap` finished 0 of 9 runs; there is no other variant to compare with."
+        );
+    }
+
+    /// Judgement of two variants, of whose nine runs so many did not finish.
+    fn said(unfinished: [usize; 2]) -> String {
         let variants = [
             variant("disk", unfinished[0], 9.0),
             variant("zram", unfinished[1], 3.0),
