@@ -271,7 +271,7 @@ pub struct GuardRule {
     /// Headroom, of what programs can have, below which the other rules act at once; 4 GiB at most.
     #[default(Percent::whole(15))]
     pub room_below: Percent,
-    /// Headroom below which processes are ended, 1 GiB at most ([when](guard.md#exact-rules)).
+    /// Headroom below which processes are ended, 1 GiB at most ([when](guard-rules.md#when)).
     #[default(Percent::whole(10))]
     pub end_below: Percent,
     /// Share of the last 10 s in which all tasks waited; above it processes are ended, too, where
