@@ -148,7 +148,8 @@ impl Document {
     /// told already.
     pub fn on_host(mut self, host: &str, kernel: &str) -> Self {
         self.title = format!("{} on {host}", self.title);
-        let is_told = self.provenance.iter().any(|(_, value)| value == kernel);
+        let is_told = |(name, value): &(String, String)| name == "kernel" && value == kernel;
+        let is_told = self.provenance.iter().any(is_told);
         let named = self.provenance("host", host);
         match is_told {
             true => named,

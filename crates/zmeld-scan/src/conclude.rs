@@ -137,16 +137,18 @@ fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64
 /// The sample, and the precision of its ratios.
 pub(crate) fn sample_result(
     full: bool,
-    contents_measured: u64,
+    (contents_measured, contents): (u64, u64),
     codecs: &[CodecResult],
 ) -> SampleResult {
+    let interval = codecs
+        .iter()
+        .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))
+        .fold(0.0, f64::max);
     SampleResult {
-        full,
+        // A sample of all is none.
+        full: full || contents_measured >= contents && interval == 0.0,
         contents_measured,
-        interval: codecs
-            .iter()
-            .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))
-            .fold(0.0, f64::max),
+        interval,
     }
 }
 

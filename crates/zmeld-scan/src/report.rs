@@ -48,6 +48,14 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
         .section(cold_section(result))
         .section(limits_section(result));
     let machine = &result.machine;
+    let kernel = format!("Linux {}", machine.kernel);
+    let (predicted_for, kernel) = match result.ram_bytes == machine.ram_bytes {
+        true => ("kernel", kernel),
+        false => (
+            "predicted for",
+            format!("{kernel}, {} of RAM", bytes(result.ram_bytes)),
+        ),
+    };
     document
         .provenance(
             "machine",
@@ -59,7 +67,7 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
                 bytes(machine.ram_bytes)
             ),
         )
-        .provenance("predicted for", predicted_for(result))
+        .provenance(predicted_for, kernel)
         .provenance(
             "took",
             format!(
@@ -69,15 +77,6 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
                 plural(result.threads as u64)
             ),
         )
-}
-
-/// The machine that figures are predicted for.
-fn predicted_for(result: &ScanResult) -> String {
-    let kernel = format!("Linux {}", result.machine.kernel);
-    match result.ram_bytes == result.machine.ram_bytes {
-        true => kernel,
-        false => format!("{kernel}, {} of RAM", bytes(result.ram_bytes)),
-    }
 }
 
 fn lead(result: &ScanResult) -> String {
@@ -131,7 +130,7 @@ fn gain_words(result: &ScanResult) -> String {
     if result.is_too_little() {
         return format!(
             "Pages of only {share} of RAM were measured, too few to promise a gain or advise a \
-             size: scan the whole machine under its usual load. "
+             size: scan the machine under its usual load. "
         );
     }
     let sizing = result.recommendation.as_ref();
@@ -489,8 +488,12 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         shown().any(|program| program.group.is_empty()),
         " Where no control group stands, the program is in none.",
     );
+    let counted = note(
+        result.pages.same_filled > 0,
+        " (the table of codecs counts the latter, so its ratio is higher)",
+    );
     table.note(format!(
-        "Pages: without those of zeros and of one repeated word. Saved: with \
+        "Pages: without those of zeros and of one repeated word{counted}. Saved: with \
          {}, all of them swapped out, nothing melded. Identical: pages that melding would \
          drop.{unmeasured}{without_group}{from_memory}{more}",
         codec.codec

@@ -336,8 +336,7 @@ pub fn scan(
         )
     };
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
-    // A sample of all is none.
-    let is_all = contents_measured == pages.unique + duplicates.groups;
+    let contents = pages.unique + duplicates.groups;
     let mut result = ScanResult {
         source: source.describe(),
         page_size: page_size as u64,
@@ -345,7 +344,7 @@ pub fn scan(
         pages,
         memory: visit.counted.clone(),
         duplicates,
-        sample: sample_result(full || is_all, contents_measured, &codecs),
+        sample: sample_result(full, (contents_measured, contents), &codecs),
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),

@@ -90,7 +90,8 @@ pub fn refuse(err: &clap::Error, whole: clap::Command, arguments: &[OsString]) -
         _ => {
             let help = help_of(whole, arguments);
             let mut said = usage_line(&err.render().to_string(), &help);
-            if let (Some(pid), "zmeld scan --help") = (number(err), &*help) {
+            let has_pid = arguments.iter().any(|it| it == "--pid");
+            if let (Some(pid @ 1..), "zmeld scan --help", false) = (number(err), &*help, has_pid) {
                 said += &format!("; a process: --pid {pid}");
             }
             output::say(said);

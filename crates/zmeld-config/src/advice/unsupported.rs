@@ -6,6 +6,7 @@ use crate::advice::machine::Machine;
 use crate::codec::Codec;
 use crate::config::Config;
 use crate::finding::{Finding, Severity};
+use crate::tier::{RamDevice, Tier};
 
 /// One part in so many of RAM is too much to be kept free.
 const MIN_FREE_PART: u64 = 8;
@@ -36,10 +37,13 @@ pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
     ))
 }
 
-/// The codecs that a configuration asks for and the kernel has not got, as far as one can tell.
-pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
+/// The codecs that tiers ask for and the kernel has not got, as far as one can tell.
+pub fn lacks<'t>(
+    machine: &Machine,
+    tiers: impl Iterator<Item = (&'t Tier, &'t RamDevice)>,
+) -> Vec<Finding> {
     let mut problems = Vec::new();
-    for (tier, device) in config.in_ram() {
+    for (tier, device) in tiers {
         let driver = device.driver;
         let is_missing = |codec: &&Codec| machine.offers(driver, &codec.name) == Some(false);
         let first: Vec<&Codec> = device.codec.iter().collect();

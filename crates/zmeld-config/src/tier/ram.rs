@@ -25,8 +25,8 @@ pub struct RamDevice {
     /// had](setup.md#where-zmeldko-cannot-be-had).
     #[serde(rename = "kind")]
     pub driver: RamDriver,
-    /// Pages *before* compression (`disksize`). Each takes 20 bytes of memory from the start (zmeld:
-    /// 24; `auto`, `inline`: 29).
+    /// Pages *before* compression (`disksize`). Each takes 16 bytes of RAM from the start (zmeld:
+    /// 20; `auto`, `inline`: 25), and 4 in the kernel's swap code.
     #[default(Size::percent(50))]
     pub size: Size,
     /// RAM that its compressed pages may take; else they can fill it.

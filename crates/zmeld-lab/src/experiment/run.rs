@@ -231,12 +231,7 @@ fn finish(
             Workload::Command(command) => command.name(),
             other => other.describe(),
         };
-        let line = line.map_or("it printed nothing", str::trim);
-        // The supervisor's own line names the command.
-        match line.strip_prefix("zmeld: ") {
-            Some(own) if own.starts_with("cannot start ") => own.to_owned(),
-            _ => format!("{name}: {line}"),
-        }
+        format!("{name}: {}", line.map_or("it printed nothing", str::trim))
     };
     if ended.code == Some(4) && !matches!(workload, Workload::Command(_)) {
         return Err(Error::Integrity(what()));
@@ -257,8 +252,11 @@ fn finish(
                     "{} is not installed: install {package}",
                     command.command[0]
                 )),
-                // Whoever named it may have written it wrongly.
-                None => Error::Workload(what()),
+                // Whoever named it may have written it wrongly; the supervisor's line names it.
+                None => {
+                    let own = complained.trim().strip_prefix("zmeld: ");
+                    Error::Workload(own.map_or_else(what, str::to_owned))
+                }
             }),
             _ => {
                 let end = describe_end(ended);

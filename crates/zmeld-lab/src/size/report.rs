@@ -75,7 +75,13 @@ fn answer(search: &SizeSearch) -> String {
         })
     };
     let mut parts: Vec<String> = without
-        .map(|least| format!("{} of RAM without swap", amount(least, 0)))
+        .map(|least| {
+            let too_little = match (least.resolved, least.does_not_bytes) {
+                (true, low @ 1..) => format!(" ({} is too little)", bytes(low)),
+                _ => String::new(),
+            };
+            format!("{} of RAM without swap{too_little}", amount(least, 0))
+        })
         .into_iter()
         .collect();
     for (_, least, variant) in found.iter().filter(|it| it.0) {
@@ -91,7 +97,7 @@ fn answer(search: &SizeSearch) -> String {
     }
     let footprint = match search.footprint_bytes {
         0 => String::new(),
-        footprint => format!(", of {},", bytes(footprint)),
+        footprint => format!(", of {} of its own,", bytes(footprint)),
     };
     format!("`{name}`{footprint} needs {}.", parts.join("; "))
 }
@@ -100,6 +106,7 @@ fn answers_table(search: &SizeSearch) -> Table {
     let all = || search.variants.iter().filter(|it| it.left_out.is_none());
     let found = all().filter_map(|variant| variant.least.filter(|least| !least.unlimited));
     let best = found.map(|least| with_store(search, &least)).min();
+    let best = best.filter(|_| all().count() > 1);
     let mut table = zmeld_report::table!("Least RAM", for variant in all(),
         where {
             let least = variant.least.as_ref();
@@ -115,12 +122,20 @@ fn answers_table(search: &SizeSearch) -> Table {
         Column::count("faults") => step.map(|step| step.median_of(|run| run.faults_major as f64)),
         ; strong if least.is_some_and(|least| best == Some(with_store(search, least)))
     );
-    table.note(
+    let has_store = all().any(|it| it.least.is_some_and(|least| least.store_bytes > 0));
+    let store = match has_store {
+        true => " the most RAM that compressed pages took, which a control group does not count;",
+        false => "",
+    };
+    let best = match all().count() {
+        0 | 1 => "",
+        _ => " Marked (* or bold): the least of all, with its store.",
+    };
+    table.note(format!(
         "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
-         too small. The other columns are of runs with that limit: the most RAM that compressed \
-         pages took, which a control group does not count; time over that without a limit; major \
-         faults. Marked (* or bold): the least of all, with its store.",
-    );
+         too small. The other columns are of runs with that limit:{store} time over that without \
+         a limit; major faults.{best}"
+    ));
     table
 }
 

@@ -44,7 +44,7 @@ pub fn run(
         section = section.plot(local_accesses(policy, outcome));
     }
     let lead = format!(
-        "{} Of its replications, counted from 0, this is number {replication}. {}",
+        "{} This is one run (--number {replication}). {}",
         simulated(&load(scenario)),
         beside_base(policy, outcome, base)
     );
@@ -75,8 +75,8 @@ fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String 
     };
     format!(
         "Under {policy} it takes {}. Without migration ({}) the same processes take {took_base}: \
-         {policy} {change}. The difference of one run is no measure, since processes then run in another order: zmeld numa compare \
-         --replications 10 says what is chance.",
+         {policy} {change}. The difference of one run is no measure, since a policy changes the order in \
+         which processes run: zmeld numa compare --replications 10 with the same options says what is chance.",
         took(outcome),
         PolicyName::NoBalancing
     )

@@ -4,7 +4,8 @@ use crate::observe::DamonReclaim;
 use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
 use crate::setup::journal::State;
-use crate::setup::plan::Plan;
+use crate::setup::plan::{Plan, PlanPart};
+use crate::setup::steps::SetAttribute;
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
 use std::os::unix::fs::MetadataExt;
@@ -60,6 +61,28 @@ pub fn config_check(
     problems.extend(of_rules(host, config));
     problems.extend(out_of_reach(machine, config));
     problems
+}
+
+/// What tiers ask for and the kernel's zram lacks, by files alone: no device is opened.
+pub fn not_offered(host: &Host, config: &Config) -> Vec<Finding> {
+    let Ok(machine) = Machine::read(host) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (tier, device) in config.in_ram() {
+        let part = PlanPart::of_tier(tier.name.as_str());
+        let again = device.recompress.first();
+        let again = again.map(|codec| SetAttribute::recompression(&codec.name, 1));
+        let backing = device.writeback.is_some();
+        let backing = backing.then(|| SetAttribute::new("backing_dev", ""));
+        for set in again.into_iter().chain(backing) {
+            let is_offered = set.offered_by(device.driver, &machine, host, &part);
+            let refused = is_offered.err();
+            found
+                .extend(refused.map(|err| mind(&part, format!("zmeld up refuses it here: {err}"))));
+        }
+    }
+    found
 }
 
 /// Shares of the guard's rule that come to more on this machine than it ever goes by.

@@ -64,12 +64,7 @@ fn lead(status: &Status) -> String {
         bytes(memory.total_bytes)
     );
     if now.swaps.is_empty() {
-        let is_missing = |it: &Finding| it.id == Some(FindingId::NotApplied);
-        let next = match status.findings.iter().any(is_missing) {
-            true => "What the configuration asks for is not set up: see below.",
-            false => "sudo zmeld plan says what would suit.",
-        };
-        return format!("{ram}; there is no active swap. {next}");
+        return format!("{ram}; there is no active swap. sudo zmeld plan says what would suit.");
     }
     let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));

@@ -48,7 +48,7 @@ const PODS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 const GUARD_KEYS: [(&str, &str); 4] = [
     (
         "room_below",
-        "with less headroom than this, the other rules act at once",
+        "with less headroom than this, [watch.reclaim] and others act at once",
     ),
     (
         "end_below",
@@ -56,7 +56,7 @@ const GUARD_KEYS: [(&str, &str); 4] = [
     ),
     (
         "stalled_above",
-        "and when all tasks waited for so much of 10 s",
+        "or if less is available without swapping, and all tasks waited for so much of 10 s",
     ),
     ("grace", "from SIGTERM to SIGKILL"),
 ];

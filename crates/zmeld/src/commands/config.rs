@@ -15,7 +15,7 @@ use zmeld_report::text::inert;
 use zmeld_swap::migrate::import::{import, import_file};
 use zmeld_swap::setup::journal::State;
 use zmeld_swap::setup::Error;
-use zmeld_swap::status::config_check::config_check;
+use zmeld_swap::status::config_check::{config_check, not_offered};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -341,22 +341,10 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         );
         return Ok(Outcome::Refused);
     }
-    refused_there(&Host::at(root), &imported.config);
+    not_offered(&Host::at(root), &imported.config)
+        .iter()
+        .for_each(tell);
     Ok(Outcome::Done)
-}
-
-/// Says what `zmeld up` refuses on that machine: the file may be for another.
-fn refused_there(host: &Host, config: &Config) {
-    let Ok(machine) = Machine::read(host) else {
-        return;
-    };
-    let found = config_check(host, &machine, config, None).into_iter();
-    for refused in found.filter(|it| it.severity == Severity::Critical) {
-        tell(&Finding {
-            severity: Severity::Warning,
-            ..refused
-        });
-    }
 }
 
 /// `MemTotal` of the machine in that directory; of this one where it has none.

@@ -53,8 +53,14 @@ fn a_command_that_fails_without_a_limit_has_no_least_ram() {
     let Some(_turn) = turn() else { return };
     let before = machine();
     for (command, word) in [
-        ("false", "without any limit: exit code 1"),
-        ("/nonexistent/program", "/nonexistent/program"),
+        (
+            "false",
+            "without any limit: exit code 1, false: it printed nothing",
+        ),
+        (
+            "/nonexistent/program",
+            "zmeld: cannot start /nonexistent/program: No such file",
+        ),
     ] {
         let output = run(&["bench", "size", "--", command]);
         let line = text(&output.stderr);

@@ -96,12 +96,6 @@ impl Imported {
         if self.config.in_ram().next().is_some() {
             head.push_str("\nWhat is swapped to now gives its place to zmeld up --take-over.");
         }
-        let makers = self.tools.iter().filter(|tool| tool.is_for_ram()).count();
-        if makers.min(self.config.in_ram().count()) > 1 {
-            head.push_str(
-                "\nTwo tools make a device in RAM here, where one is enough: keep one tier.",
-            );
-        }
         if !self.left.is_empty() {
             head.push_str("\nNot carried over:");
             for left in &self.left {

@@ -127,16 +127,8 @@ impl Plan {
             return Ok((refused, Err(err)));
         }
         if !options.only_named {
-            let lacking = unsupported::lacks(draft.machine, draft.config).into_iter();
-            let is_refused = |about: &str| {
-                let mut parts = refused.iter();
-                parts.any(|(part, _)| {
-                    about
-                        .strip_prefix(&**part)
-                        .is_some_and(|it| it.starts_with('.'))
-                })
-            };
-            let lacking = lacking.filter(|it| !is_refused(&it.about));
+            let asked_for = draft.config.in_ram().filter(|it| draft.asked_for(it.0));
+            let lacking = unsupported::lacks(draft.machine, asked_for);
             draft.problems.extend(lacking);
         }
         draft.warnings();
@@ -224,6 +216,12 @@ impl Plan {
     pub fn is_done(&self) -> bool {
         let mut steps = self.groups.iter().flat_map(|part| &part.steps);
         steps.all(|planned| planned.done) && self.undone.is_empty()
+    }
+
+    /// Whether zswap is on now, and would be off.
+    pub fn switches_zswap_off(&self) -> bool {
+        let mut parts = self.groups.iter().filter(|it| it.name == ram::ZSWAP_OFF);
+        parts.any(|part| part.steps.iter().any(Planned::is_open))
     }
 
     /// The tiers that compress and are on.

@@ -193,14 +193,14 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
             let file = view.asked().file();
             let run = match view.now.facts.services {
                 _ if view.asked().is_named() => &*format!(
-                    "end a zmeld watch that runs, and keep zmeld watch --config {file} running"
+                    "start zmeld watch --config {file} anew (end one that runs), and keep it running"
                 ),
                 Services::Systemd => "sudo zmeld enable",
                 // It may run for another rule, and reads its configuration once.
                 Services::OpenRc if view.has_service("zmeld-watch") => {
                     "sudo rc-update add zmeld-watch default && sudo rc-service zmeld-watch restart"
                 }
-                _ => "end a zmeld watch that runs, and start zmeld watch, at each boot, too",
+                _ => "start zmeld watch anew (end one that runs), now and at each boot",
             };
             let remedy = format!("add the line [watch.{rule}] to {file}, then {run}");
             found.push(Finding::of_machine(&device.name, what, why, remedy));

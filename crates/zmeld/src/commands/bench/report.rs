@@ -131,8 +131,12 @@ fn answer(experiment: &Experiment) -> String {
             _ if judgement.void => "nothing was swapped, so nothing can be said,".to_owned(),
             (Some(winner), _) => format!("`{winner}` is ahead of every other variant"),
             (None, [only]) => format!(
-                "`{}` finished {} of {} runs; there is no other variant to compare with",
+                "`{}`, the only variant{}, finished {} of {} runs",
                 only.variant,
+                match case.baseline {
+                    Some(_) => " with a limit",
+                    None => "",
+                },
                 only.runs - only.unfinished,
                 only.runs
             ),
@@ -496,7 +500,7 @@ fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
             lines.series(variant, samples.map(|it| (it.at_s, get(it) as f64)))
         })
     };
-    let mut plots = vec![plot("Memory of the workload under its limit", |it| {
+    let mut plots = vec![plot("Memory of the workload over time", |it| {
         it.memory_bytes
     })];
     let mut samples = runs.iter().flat_map(|(_, run)| &run.series.samples);
@@ -621,7 +625,7 @@ mod tests {
         }];
         assert_eq!(
             answer(&experiment),
-            "Answer: `no swap` finished 0 of 9 runs; there is no other variant to compare with."
+            "Answer: `no swap`, the only variant, finished 0 of 9 runs."
         );
     }
 

@@ -125,6 +125,9 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (begun, _) if !begun.is_empty() => {
                 format!("On already: {}. zmeld up would", begun.join(", "))
             }
+            (_, Some(tiers)) if plan.switches_zswap_off() => {
+                format!("zmeld up would switch zswap off and set up {tiers}. It would")
+            }
             (_, Some(tiers)) => format!("zmeld up would set up {tiers}. It would"),
             (_, None) => "zmeld up would".to_owned(),
         };
@@ -215,16 +218,13 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         return outcome_as_written(body);
     };
     let mut section = Section::new("What it comes to");
-    let (text, is_measured) = match (&recommendation.sizing, &recommendation.pool) {
-        (Some(sizing), _) => (sizing.words(), sizing.measured),
-        (None, pool) => pool.as_ref().map(|pool| (pool.words(), pool.measured))?,
+    let text = match (&recommendation.sizing, &recommendation.pool) {
+        (Some(sizing), _) => sizing.words(),
+        (None, pool) => pool.as_ref()?.words(),
     };
-    let on = begun(body).join(", ");
-    let text = match (&*on, is_measured) {
-        ("", _) => text,
-        (on, true) => format!("{text}. On already, so no new gain: {on}"),
-        // What the pages there do says more than a guess.
-        (on, false) => format!("on already: {on}; zmeld status has what it holds and saves"),
+    let text = match &*begun(body).join(", ") {
+        "" => text,
+        on => format!("{text}. On already: {on}; zmeld status has the ratio of its pages now"),
     };
     if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
