@@ -75,8 +75,9 @@ fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String 
     };
     format!(
         "Under {policy} it takes {}. Without migration ({}) the same processes take {took_base}: \
-         {policy} {change}. The difference of one run is no measure, since a policy changes the order in \
-         which processes run: zmeld numa compare --replications 10 with the same options says what is chance.",
+         {policy} {change}. The difference of one run is no measure, since a policy changes the order \
+         in which processes run: zmeld numa compare --replications 10 with the same options says \
+         what is chance.",
         took(outcome),
         PolicyName::NoBalancing
     )

@@ -40,8 +40,8 @@ const NOT_READ: &str =
     "zmeld does not read it; what it sets up has to be written as a tier, and switched off there";
 const EARLYOOM: &str = "/etc/default/earlyoom";
 const FROM_EARLYOOM: &str =
-    "docs/guard.md, \"Coming from earlyoom\", has what zmeld-guard has in place of its options; a line \
-     [watch.guard] in /etc/zmeld.toml has the guard's defaults";
+    "docs/guard.md, \"Coming from earlyoom\", has what zmeld-guard has in place of its options; a \
+     line [watch.guard] in /etc/zmeld.toml has the guard's defaults";
 /// Azure's agent, which sets swap up where this line says so.
 const AGENT: (&str, &str) = ("/etc/waagent.conf", "ResourceDisk.EnableSwap=y");
 /// A program of the package that is read.

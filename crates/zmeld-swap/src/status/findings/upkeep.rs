@@ -193,7 +193,8 @@ pub(super) fn no_rule(view: &View) -> Vec<Finding> {
             let file = view.asked().file();
             let run = match view.now.facts.services {
                 _ if view.asked().is_named() => &*format!(
-                    "start zmeld watch --config {file} anew (end one that runs), and keep it running"
+                    "start zmeld watch --config {file} anew (end one that runs), and keep it \
+                     running"
                 ),
                 Services::Systemd => "sudo zmeld enable",
                 // It may run for another rule, and reads its configuration once.
