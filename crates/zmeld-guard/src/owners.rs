@@ -622,7 +622,9 @@ impl Groups {
             |all: &[GroupPattern]| above(shown).any(|it| all.iter().any(|p| p.matches(it)));
         let has = |name| self.has_attribute(directory, name, None);
         match () {
-            () if self.own.as_deref() == Some(directory) => Right::Kept("it is zmeld's own"),
+            () if self.own.as_deref() == Some(directory) => {
+                Right::Kept("zmeld-guard itself runs in it")
+            }
             () if is_any(&self.never) => Right::Kept("it is needed to get at the machine"),
             () if is_any(&self.rule.protect) => Right::Kept("[watch.guard] protect names it"),
             () if has("user.oomd_omit") => Right::Kept("ManagedOOMPreference=omit"),

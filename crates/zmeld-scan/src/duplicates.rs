@@ -14,13 +14,11 @@ pub(crate) struct Counter<'a> {
     regions: &'a [Region],
 }
 
-/// Pages of an owner: all, those that melding would drop; in the sample, and their bytes.
+/// Pages of an owner: all, and those that melding would drop.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub pages: u64,
     pub duplicates: u64,
-    pub sampled: u64,
-    pub sampled_bytes: u64,
 }
 
 /// A group by owner: owner, pages, of them perhaps shared.

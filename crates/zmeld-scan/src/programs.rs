@@ -14,6 +14,46 @@ use crate::result::{CodecResult, Program};
 
 /// With fewer of its pages in the sample, what a program's come to is not told.
 pub(crate) const SAMPLED_MIN: u64 = 32;
+/// Nor where half of its interval of 95 % is a larger part of it: one content may have many copies.
+const INTERVAL_MAX: f64 = 0.25;
+
+/// A program's pages in the sample. A content is in it with all of its copies, or not at all.
+#[derive(Clone, Copy, Default)]
+struct Sampled {
+    pages: f64,
+    bytes: f64,
+    /// Sums of squares: of pages, of pages and bytes, of bytes.
+    squares: [f64; 3],
+}
+
+impl Sampled {
+    /// Adds a content that stands in so many of its pages.
+    fn add(&mut self, pages: u64, size: u32) {
+        let (pages, bytes) = (pages as f64, pages as f64 * f64::from(size));
+        self.pages += pages;
+        self.bytes += bytes;
+        let squares = [pages * pages, pages * bytes, bytes * bytes];
+        for (sum, square) in self.squares.iter_mut().zip(squares) {
+            *sum += square;
+        }
+    }
+
+    /// Compressed bytes of a page of the program, of whose pages these are a sample.
+    ///
+    /// The variance is that of a ratio estimator whose units are contents (Cochran, Sampling
+    /// Techniques, 6.4), with the correction for a sample that is much of all.
+    fn mean(&self, all: u64) -> Option<f64> {
+        if self.pages < SAMPLED_MIN as f64 {
+            return None;
+        }
+        let mean = self.bytes / self.pages;
+        let [pages, both, bytes] = self.squares;
+        let squares = (bytes - 2.0 * mean * both + mean * mean * pages).max(0.0);
+        let left = (1.0 - self.pages / all as f64).max(0.0);
+        let half_width = 1.96 * (squares * left).sqrt() / self.pages;
+        (half_width <= INTERVAL_MAX * mean).then_some(mean)
+    }
+}
 
 /// Programs by what would be saved, the most first; none where no process was read. `sizes` are
 /// those of the sample's contents with `codec`.
@@ -21,7 +61,7 @@ pub(crate) fn programs(
     host: &Host,
     regions: &[Region],
     counter: &Counter<'_>,
-    (sorted, mut tallies): (&SortedContents, Vec<Tally>),
+    (sorted, tallies): (&SortedContents, Vec<Tally>),
     (codec, sizes): (&CodecResult, &[(u128, u32)]),
     page_size: u64,
 ) -> Vec<Program> {
@@ -36,43 +76,76 @@ pub(crate) fn programs(
     let Some(processes) = processes.collect::<Option<Vec<_>>>() else {
         return Vec::new();
     };
-    for (hash, size) in sizes {
-        for (owner, pages) in counter.shares(sorted.find(*hash)) {
-            if let Some(tally) = tallies.get_mut(owner as usize) {
-                tally.sampled += pages;
-                tally.sampled_bytes += pages * u64::from(*size);
-            }
-        }
-    }
     let hierarchy = Hierarchy::find(host).ok().flatten();
     let group_of = |pid: i32| {
         let hierarchy = hierarchy.as_ref()?;
         let group = hierarchy.group_of(host, &pid.to_string()).ok().flatten()?;
         Some(hierarchy.shown(&group))
     };
-    let mut found: HashMap<(String, String), (Program, Tally)> = HashMap::new();
-    for ((pid, comm), tally) in processes.into_iter().zip(tallies) {
-        let key = (comm.to_string(), group_of(pid).unwrap_or_default());
-        let (program, sum) = found.entry(key.clone()).or_default();
-        (program.program, program.group) = key;
-        program.processes += 1;
-        sum.pages += tally.pages;
-        sum.duplicates += tally.duplicates;
-        sum.sampled += tally.sampled;
-        sum.sampled_bytes += tally.sampled_bytes;
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut found: Vec<(Program, Tally, Sampled)> = Vec::new();
+    let of_owner = processes
+        .into_iter()
+        .zip(tallies)
+        .map(|((pid, comm), tally)| {
+            let key = (comm.to_string(), group_of(pid).unwrap_or_default());
+            let place = *places.entry(key.clone()).or_insert_with(|| {
+                found.push(Default::default());
+                found.len() - 1
+            });
+            let (program, sum, _) = &mut found[place];
+            (program.program, program.group) = key;
+            program.processes += 1;
+            sum.pages += tally.pages;
+            sum.duplicates += tally.duplicates;
+            place
+        });
+    let of_owner: Vec<usize> = of_owner.collect();
+    for (hash, size) in sizes {
+        let mut copies: HashMap<usize, u64> = HashMap::new();
+        for (owner, pages) in counter.shares(sorted.find(*hash)) {
+            if let Some(place) = of_owner.get(owner as usize) {
+                *copies.entry(*place).or_default() += pages;
+            }
+        }
+        for (place, pages) in copies {
+            found[place].2.add(pages, *size);
+        }
     }
     // Pool bytes per compressed byte.
     let pool = codec.memory_at_scale_bytes as f64 / codec.compressed_bytes.max(1) as f64;
-    let told = found.into_values().map(|(program, sum)| Program {
+    let told = found.into_iter().map(|(program, sum, sampled)| Program {
         bytes: sum.pages * page_size,
         duplicate_bytes: sum.duplicates * page_size,
-        compressed_bytes: (sum.sampled >= SAMPLED_MIN).then(|| {
-            let mean = sum.sampled_bytes as f64 / sum.sampled as f64;
-            (mean * sum.pages as f64 * pool).round() as u64
-        }),
+        compressed_bytes: sampled
+            .mean(sum.pages)
+            .map(|mean| (mean * sum.pages as f64 * pool).round() as u64),
         ..program
     });
     let mut told: Vec<Program> = told.filter(|it| it.bytes > 0).collect();
     told.sort_by_key(|it| Reverse((it.saved_bytes(), it.bytes, it.program.clone())));
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thirty contents of 1,500 bytes, and one of 100 bytes with so many copies.
+    fn sampled(copies: u64) -> Sampled {
+        let mut sampled = Sampled::default();
+        (0..40).for_each(|_| sampled.add(1, 1500));
+        sampled.add(copies, 100);
+        sampled
+    }
+
+    #[test]
+    fn a_content_with_many_copies_makes_a_program_s_ratio_unknown() {
+        let close = |found: Option<f64>, to: f64| (found.unwrap() - to).abs() < 1.0;
+        assert!(close(sampled(1).mean(300), 1465.9));
+        assert_eq!(sampled(135).mean(300), None);
+        // Where all was measured nothing is left to chance.
+        assert!(close(sampled(135).mean(175), 420.0));
+        assert_eq!(Sampled::default().mean(300), None);
+    }
 }

@@ -356,7 +356,8 @@ fn gain_section(result: &ScanResult) -> Section {
     );
     table.note(
         "Pages: before compression. Takes: RAM of full swap, its table included; gains: pages \
-         less that; gains, melded: the same with identical pages kept once (needs zmeld.ko). \
+         less that; gains, melded: the same with identical pages kept once (needs zmeld.ko, \
+         whose table is larger). \
          Machine holds: RAM plus the gain, not melded.",
     );
     if advised.is_some() {
@@ -481,7 +482,10 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         " memfd: started from memory, not from a file.",
     );
     let unmeasured = match shown().any(|program| program.compressed_bytes.is_none()) {
-        true => format!(" –: fewer than {SAMPLED_MIN} of its pages were compressed."),
+        true => format!(
+            " –: fewer than {SAMPLED_MIN} of its pages were compressed, or too few to tell its ratio \
+             (--full compresses all)."
+        ),
         false => String::new(),
     };
     let without_group = note(

@@ -330,25 +330,58 @@ impl ScanResult {
         (self.measured_bytes() as f64) < MEASURED_MIN * self.ram_bytes as f64
     }
 
-    /// The codec that figures in sentences are of: the one that is advised, else the best
-    /// that the kernel has; of all, where it has none of them. None where no page was measured.
+    /// The codec that figures in sentences are of: the one that is advised, else the best. None
+    /// where no page was measured.
     pub(crate) fn told_codec(&self) -> Option<&CodecResult> {
         let is_advised = |codec: &&CodecResult| Some(&codec.codec) == self.recommended.as_ref();
+        let advised = self.measured_codecs().find(is_advised);
+        advised.or_else(|| self.best_codec())
+    }
+
+    /// The best that the kernel has; of all, where it has none of them.
+    pub fn best_codec(&self) -> Option<&CodecResult> {
         let rank = |codec: &CodecResult| (codec.offered != Some(false), codec.effective_ratio);
-        let better = |a: &&CodecResult, b: &&CodecResult| {
+        self.measured_codecs().max_by(|a, b| {
             let ((a_there, a_ratio), (b_there, b_ratio)) = (rank(a), rank(b));
             a_there.cmp(&b_there).then(a_ratio.total_cmp(&b_ratio))
-        };
-        let measured = || self.codecs.iter().filter(|it| it.pages_measured > 0);
-        measured()
-            .find(is_advised)
-            .or_else(|| measured().max_by(better))
+        })
+    }
+
+    fn measured_codecs(&self) -> impl Iterator<Item = &CodecResult> {
+        self.codecs.iter().filter(|it| it.pages_measured > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Program;
+    use super::{CodecResult, Program, ScanResult};
+
+    #[test]
+    fn the_best_codec_is_one_that_the_kernel_has_where_it_has_any() {
+        let codec = |name: &str, effective_ratio, offered| CodecResult {
+            codec: name.to_owned(),
+            pages_measured: 1,
+            effective_ratio,
+            offered,
+            ..CodecResult::default()
+        };
+        let best = |codecs: &[CodecResult]| {
+            let codecs = codecs.to_vec();
+            let result = ScanResult {
+                codecs,
+                ..ScanResult::default()
+            };
+            result.best_codec().map(|it| it.codec.clone())
+        };
+        let all = [
+            codec("lz4", 1.5, None),
+            codec("lzo-rle", 1.7, Some(true)),
+            codec("zstd", 2.3, Some(false)),
+        ];
+        assert_eq!(best(&all).as_deref(), Some("lzo-rle"));
+        assert_eq!(best(&all[2..]).as_deref(), Some("zstd"));
+        assert_eq!(best(&[]), None);
+    }
 
     #[test]
     fn a_program_saves_all_but_what_it_takes() {

@@ -131,9 +131,13 @@ fn answers_table(search: &SizeSearch) -> Table {
         0 | 1 => "",
         _ => " Marked (* or bold): the least of all, with its store.",
     };
+    let unlimited = match all().any(|it| it.least.is_some_and(|least| least.unlimited)) {
+        true => ", or where none was, its use without one",
+        false => "",
+    };
     table.note(format!(
-        "Least RAM: the smallest limit shown to be enough; in brackets, the largest shown to be \
-         too small. The other columns are of runs with that limit:{store} time over that without \
+        "Least RAM: the smallest limit shown to be enough{unlimited}; in brackets, the largest \
+         shown to be too small. The other columns are of runs with that limit:{store} time over that without \
          a limit; major faults.{best}"
     ));
     table
@@ -286,7 +290,9 @@ fn plot(search: &SizeSearch) -> Lines {
     let asked = 1.0 + search.question.slowdown;
     let steps = search.variants.iter().flat_map(|it| &it.steps);
     let drawn = steps.filter(|step| step.slowdown.value.is_finite());
-    let tops = drawn.clone().map(|step| step.slowdown.value);
+    // An interval is drawn as far as it is of use.
+    let reach = |of: &Estimate| of.high.min(1.5 * of.value);
+    let tops = drawn.clone().map(|step| reach(&step.slowdown));
     let top = tops.fold(asked, f64::max);
     let least = drawn.map(|step| step.limit_bytes as f64);
     let ends = [least.fold(peak, f64::min), peak];

@@ -98,16 +98,13 @@ fn is_of_this_machine(args: &ScanArgs) -> bool {
 }
 
 fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
-    let best = result
-        .codecs
-        .iter()
-        .map(|codec| codec.effective_ratio)
-        .fold(0.0, f64::max);
+    let best = result.best_codec();
+    let (best, name) = best.map_or((0.0, "none"), |it| (it.effective_ratio, &it.codec));
     let duplicates = 100.0 * result.pages.duplicate as f64 / result.pages.total.max(1) as f64;
     let mut outcome = Outcome::Done;
     if let Some(wanted) = args.require_ratio.filter(|&wanted| best < wanted) {
         output::say(format_args!(
-            "the best ratio is {best:.3}, below the {wanted} that was required"
+            "the best ratio is {best:.3} ({name}), below the {wanted} that was required"
         ));
         outcome = Outcome::Missed;
     }

@@ -96,7 +96,7 @@ struct RunArgs {
         help_heading = "What is run"
     )]
     machine: Option<GuestSize>,
-    /// The kernel image of virtual machines [default: one that is installed]
+    /// The kernel image of virtual machines [default: the running one's in /boot, or another's]
     #[arg(long, value_name = "FILE", help_heading = "What is run")]
     kernel: Option<PathBuf>,
     /// Run this command instead of the recipe's workload
