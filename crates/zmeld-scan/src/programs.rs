@@ -14,8 +14,11 @@ use crate::result::{CodecResult, Program};
 
 /// With fewer of its pages in the sample, what a program's come to is not told.
 pub(crate) const SAMPLED_MIN: u64 = 32;
-/// Nor where half of its interval of 95 % is a larger part of it: one content may have many copies.
+/// Nor where half of its interval of 95 % is a larger part of it.
 const INTERVAL_MAX: f64 = 0.25;
+/// Nor where its sample counts as fewer contents than this, were they all as frequent: a content
+/// with many copies is in the sample with all of them, or not at all.
+const CONTENTS_MIN: f64 = 16.0;
 
 /// A program's pages in the sample. A content is in it with all of its copies, or not at all.
 #[derive(Clone, Copy, Default)]
@@ -38,19 +41,24 @@ impl Sampled {
         }
     }
 
-    /// Compressed bytes of a page of the program, of whose pages these are a sample.
+    /// Compressed bytes of a page of the program, which has so many pages.
     ///
-    /// The variance is that of a ratio estimator whose units are contents (Cochran, Sampling
-    /// Techniques, 6.4), with the correction for a sample that is much of all.
+    /// The interval is that of a ratio estimator whose units are contents (Cochran, Sampling
+    /// Techniques, 6.4); the number of equally frequent contents is Kish's effective size.
     fn mean(&self, all: u64) -> Option<f64> {
-        if self.pages < SAMPLED_MIN as f64 {
+        let mean = self.bytes / self.pages;
+        if all > 0 && self.pages >= all as f64 {
+            return Some(mean);
+        }
+        let [pages, both, bytes] = self.squares;
+        let contents = self.pages * self.pages / pages;
+        // A sample of nothing has no mean.
+        if !(self.pages >= SAMPLED_MIN as f64 && contents >= CONTENTS_MIN) {
             return None;
         }
-        let mean = self.bytes / self.pages;
-        let [pages, both, bytes] = self.squares;
         let squares = (bytes - 2.0 * mean * both + mean * mean * pages).max(0.0);
-        let left = (1.0 - self.pages / all as f64).max(0.0);
-        let half_width = 1.96 * (squares * left).sqrt() / self.pages;
+        let squares = squares * contents / (contents - 1.0);
+        let half_width = 1.96 * squares.sqrt() / self.pages;
         (half_width <= INTERVAL_MAX * mean).then_some(mean)
     }
 }
@@ -131,21 +139,30 @@ pub(crate) fn programs(
 mod tests {
     use super::*;
 
-    /// Thirty contents of 1,500 bytes, and one of 100 bytes with so many copies.
-    fn sampled(copies: u64) -> Sampled {
+    /// So many contents of 1,000 to 2,000 bytes, and one of 100 bytes with so many copies.
+    fn sampled(contents: u32, copies: u64) -> Sampled {
         let mut sampled = Sampled::default();
-        (0..40).for_each(|_| sampled.add(1, 1500));
+        (0..contents).for_each(|at| sampled.add(1, 1000 + 1000 * (at % 2)));
         sampled.add(copies, 100);
         sampled
     }
 
     #[test]
     fn a_content_with_many_copies_makes_a_program_s_ratio_unknown() {
-        let close = |found: Option<f64>, to: f64| (found.unwrap() - to).abs() < 1.0;
-        assert!(close(sampled(1).mean(300), 1465.9));
-        assert_eq!(sampled(135).mean(300), None);
+        let is_about = |found: Option<f64>, to: f64| (found.unwrap() - to).abs() < 1.0;
+        assert!(is_about(sampled(40, 1).mean(300), 1465.9));
+        // What decides is in the sample or not, by chance; and alone it has no spread at all.
+        for (contents, copies) in [(0, 40), (1, 200), (40, 135), (40, 4000)] {
+            assert_eq!(sampled(contents, copies).mean(100_000), None, "{copies}");
+        }
+        // Few pages, and sizes that have nothing in common.
+        assert_eq!(sampled(30, 1).mean(300), None);
+        let mut wide = sampled(40, 1);
+        (0..5).for_each(|_| wide.add(1, 40_000));
+        assert_eq!(wide.mean(300), None);
         // Where all was measured nothing is left to chance.
-        assert!(close(sampled(135).mean(175), 420.0));
+        assert!(is_about(sampled(40, 135).mean(175), 420.0));
         assert_eq!(Sampled::default().mean(300), None);
+        assert_eq!(Sampled::default().mean(0), None);
     }
 }

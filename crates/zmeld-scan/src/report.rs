@@ -483,8 +483,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
     );
     let unmeasured = match shown().any(|program| program.compressed_bytes.is_none()) {
         true => format!(
-            " –: fewer than {SAMPLED_MIN} of its pages were compressed, or too few to tell its ratio \
-             (--full compresses all)."
+            " –: fewer than {SAMPLED_MIN} of its pages were compressed, or too few to tell its ratio."
         ),
         false => String::new(),
     };
@@ -492,10 +491,16 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         shown().any(|program| program.group.is_empty()),
         " Where no control group stands, the program is in none.",
     );
-    let counted = note(
-        result.pages.same_filled > 0,
-        " (the table of codecs counts the latter, so its ratio is higher)",
-    );
+    let pages = &result.pages;
+    let counted = match (pages.same_filled > 0, result.zero_pages_credited) {
+        (_, true) if pages.zero + pages.same_filled > 0 => "them",
+        (true, false) => "the latter",
+        _ => "",
+    };
+    let counted = match counted {
+        "" => String::new(),
+        which => format!(" (the table of codecs counts {which}, so its ratio is higher)"),
+    };
     table.note(format!(
         "Pages: without those of zeros and of one repeated word{counted}. Saved: with \
          {}, all of them swapped out, nothing melded. Identical: pages that melding would \

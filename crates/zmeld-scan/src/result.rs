@@ -199,7 +199,7 @@ pub struct Program {
     /// Of these, in pages whose content stands elsewhere, too: melding would drop them.
     pub duplicate_bytes: u64,
     /// RAM that they would take in a device that is full of such pages, without melding; absent where
-    /// too few were compressed. From the sample.
+    /// too few were compressed to tell. From the sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compressed_bytes: Option<u64>,
 }

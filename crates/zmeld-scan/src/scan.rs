@@ -336,7 +336,7 @@ pub fn scan(
         )
     };
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
-    let contents = pages.unique + duplicates.groups;
+    let contents = pages.unique;
     let mut result = ScanResult {
         source: source.describe(),
         page_size: page_size as u64,

@@ -70,7 +70,7 @@ pub struct ScanArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
 
-    /// Exit with 1 if no codec reaches this ratio, pool overhead included
+    /// Exit with 1 if no codec that the kernel has reaches this ratio, pool overhead included
     #[arg(long, value_name = "RATIO", value_parser = parse_rate, help_heading = "Thresholds")]
     pub require_ratio: Option<f64>,
 

@@ -212,8 +212,8 @@ impl Lab<'_> {
 fn how_long(search: &SizeSearch, run_s: f64) -> String {
     let (variants, runs) = (search.open().count(), search.runs_left());
     format!(
-        "a run takes {} without a limit: {variants} {}, some {runs} runs in all, about {}; fewer \
-         if answers come early",
+        "a run takes {} without a limit: {variants} {}, some {runs} runs in all, {} if a limit slows \
+         none down, less where answers come early",
         seconds(run_s),
         if variants == 1 { "variant" } else { "variants" },
         duration(Duration::from_secs_f64(run_s * runs as f64))

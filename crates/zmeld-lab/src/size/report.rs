@@ -127,9 +127,9 @@ fn answers_table(search: &SizeSearch) -> Table {
         true => " the most RAM that compressed pages took, which a control group does not count;",
         false => "",
     };
-    let best = match all().count() {
-        0 | 1 => "",
-        _ => " Marked (* or bold): the least of all, with its store.",
+    let best = match best {
+        Some(_) => " Marked (* or bold): the least of all, with its store.",
+        None => "",
     };
     let unlimited = match all().any(|it| it.least.is_some_and(|least| least.unlimited)) {
         true => ", or where none was, its use without one",
@@ -290,10 +290,6 @@ fn plot(search: &SizeSearch) -> Lines {
     let asked = 1.0 + search.question.slowdown;
     let steps = search.variants.iter().flat_map(|it| &it.steps);
     let drawn = steps.filter(|step| step.slowdown.value.is_finite());
-    // An interval is drawn as far as it is of use.
-    let reach = |of: &Estimate| of.high.min(1.5 * of.value);
-    let tops = drawn.clone().map(|step| reach(&step.slowdown));
-    let top = tops.fold(asked, f64::max);
     let least = drawn.map(|step| step.limit_bytes as f64);
     let ends = [least.fold(peak, f64::min), peak];
     for variant in search.variants.iter().filter(|it| !it.steps.is_empty()) {
@@ -301,7 +297,7 @@ fn plot(search: &SizeSearch) -> Lines {
             .steps
             .iter()
             .filter(|step| step.slowdown.value.is_finite())
-            .map(|step| (step.limit_bytes as f64, within_reach(step, top)))
+            .map(|step| (step.limit_bytes as f64, within_reach(step)))
             .collect();
         points.push((peak, Estimate::exact(1.0)));
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -313,14 +309,22 @@ fn plot(search: &SizeSearch) -> Lines {
     )
 }
 
-/// The interval of a step without infinite ends, which no plot has room for; none where there are too few runs for one.
-fn within_reach(step: &Step, top: f64) -> Estimate {
+/// How far up the interval of a step is drawn: not to infinity, which no plot has room for.
+fn reach(step: &Step) -> f64 {
     let all = &step.slowdown;
-    if step.verdict == Verdict::Open || !all.low.is_finite() {
+    match step.verdict == Verdict::Open || !all.low.is_finite() {
+        true => all.value,
+        false => all.high.min(1.5 * all.value),
+    }
+}
+
+/// The interval of a step as it is drawn; none where there are too few runs for one.
+fn within_reach(step: &Step) -> Estimate {
+    let all = &step.slowdown;
+    if reach(step) == all.value {
         return Estimate::exact(all.value);
     }
-    let high = all.high.clamp(all.value, top.max(all.value));
-    Estimate::new(all.value, all.low.clamp(0.0, all.value), high)
+    Estimate::new(all.value, all.low.clamp(0.0, all.value), reach(step))
 }
 
 pub fn runs_table(search: &SizeSearch) -> Table {

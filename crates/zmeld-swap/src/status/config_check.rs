@@ -5,7 +5,7 @@ use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
 use crate::setup::journal::State;
 use crate::setup::plan::{Plan, PlanPart};
-use crate::setup::steps::SetAttribute;
+use crate::setup::steps::{SetAttribute, PARAMETERS};
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
 use std::os::unix::fs::MetadataExt;
@@ -73,13 +73,18 @@ pub fn not_offered(host: &Host, config: &Config) -> Vec<Finding> {
         let part = PlanPart::of_tier(tier.name.as_str());
         let again = device.recompress.first();
         let again = again.map(|codec| SetAttribute::recompression(&codec.name, 1));
-        let backing = device.writeback.is_some();
-        let backing = backing.then(|| SetAttribute::new("backing_dev", ""));
-        for set in again.into_iter().chain(backing) {
+        let mut codecs = device.codec.iter().chain(&device.recompress);
+        let has_parameters = codecs.any(|codec| codec.level.is_some() || codec.dict.is_some());
+        let others = [
+            (device.writeback.is_some(), "backing_dev"),
+            (has_parameters, PARAMETERS),
+        ];
+        let others = others.into_iter().filter(|it| it.0);
+        let others = others.map(|(_, attribute)| SetAttribute::new(attribute, ""));
+        for set in again.into_iter().chain(others) {
             let is_offered = set.offered_by(device.driver, &machine, host, &part);
             let refused = is_offered.err();
-            found
-                .extend(refused.map(|err| mind(&part, format!("zmeld up refuses it here: {err}"))));
+            found.extend(refused.map(|err| mind("", format!("zmeld up refuses it here: {err}"))));
         }
     }
     found

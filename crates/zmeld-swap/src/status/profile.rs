@@ -56,7 +56,7 @@ const GUARD_KEYS: [(&str, &str); 4] = [
     ),
     (
         "stalled_above",
-        "or if less is available without swapping, and all tasks waited for so much of 10 s",
+        "or when less than end_below is available without swapping, and all tasks waited this long",
     ),
     ("grace", "from SIGTERM to SIGKILL"),
 ];

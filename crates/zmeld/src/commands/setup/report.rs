@@ -224,7 +224,9 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     };
     let text = match &*begun(body).join(", ") {
         "" => text,
-        on => format!("{text}. On already: {on}; zmeld status has the ratio of its pages now"),
+        on => format!(
+            "{text}. No new gain where it is on already: {on}; zmeld status has today's ratio"
+        ),
     };
     if let Some(why) = &body.unmeasured {
         let text = format!("{why}: pages are expected to get 2 times smaller.");
