@@ -13,6 +13,9 @@ use crate::finding::{ConfigError, FilePosition};
 
 /// The key of earlyoom's file, `/etc/default/earlyoom`.
 const OF_EARLYOOM: &str = "EARLYOOM_ARGS";
+/// What takes the place of its options.
+pub const FROM_EARLYOOM: &str =
+    "docs/guard.md, \"Coming from earlyoom\", has what zmeld-guard has in place of its options";
 
 /// Keys that no table of zmeld has, and whose they are.
 const OTHER_TOOLS: [(&[&str], &str); 2] = [
@@ -79,10 +82,7 @@ impl Source {
         for line in self.text[self.start..].split_inclusive('\n') {
             let key = key_of(line);
             if key == OF_EARLYOOM {
-                let what = format!(
-                    "{key} is a key of earlyoom; docs/guard.md, \"Coming from earlyoom\", has what \
-                     zmeld-guard has in place of its options"
-                );
+                let what = format!("{key} is a key of earlyoom; {FROM_EARLYOOM}");
                 return Some((at, what));
             }
             let tool = OTHER_TOOLS.iter().find(|(keys, ..)| keys.contains(&key));

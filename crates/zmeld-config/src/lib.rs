@@ -43,6 +43,7 @@ pub use choices::choices;
 pub use codec::Codec;
 pub use config::Config;
 pub use encryption::{Cipher, Encryption, EncryptionKind};
+pub use files::FROM_EARLYOOM;
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
 pub use key::{name_of, Named, Number};
 pub use load::{from_table, from_toml, Loaded};

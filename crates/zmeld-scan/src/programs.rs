@@ -110,14 +110,14 @@ pub(crate) fn programs(
         });
     let of_owner: Vec<usize> = of_owner.collect();
     for (hash, size) in sizes {
-        let mut copies: HashMap<usize, u64> = HashMap::new();
-        for (owner, pages) in counter.shares(sorted.find(*hash)) {
-            if let Some(place) = of_owner.get(owner as usize) {
-                *copies.entry(*place).or_default() += pages;
-            }
-        }
-        for (place, pages) in copies {
-            found[place].2.add(pages, *size);
+        let shares = counter.shares(sorted.find(*hash)).into_iter();
+        let shares =
+            shares.filter_map(|(owner, pages)| Some((*of_owner.get(owner as usize)?, pages)));
+        let mut shares: Vec<(usize, u64)> = shares.collect();
+        shares.sort_unstable();
+        for of_one in shares.chunk_by(|a, b| a.0 == b.0) {
+            let pages = of_one.iter().map(|it| it.1).sum();
+            found[of_one[0].0].2.add(pages, *size);
         }
     }
     // Pool bytes per compressed byte.

@@ -357,8 +357,7 @@ fn gain_section(result: &ScanResult) -> Section {
     table.note(
         "Pages: before compression. Takes: RAM of full swap, its table included; gains: pages \
          less that; gains, melded: the same with identical pages kept once (needs zmeld.ko, \
-         whose table is larger). \
-         Machine holds: RAM plus the gain, not melded.",
+         whose table is larger). Machine holds: RAM plus the gain, not melded.",
     );
     if advised.is_some() {
         table.note("Marked (* or bold): the size that is advised.");
@@ -492,14 +491,13 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         " Where no control group stands, the program is in none.",
     );
     let pages = &result.pages;
-    let counted = match (pages.same_filled > 0, result.zero_pages_credited) {
-        (_, true) if pages.zero + pages.same_filled > 0 => "them",
-        (true, false) => "the latter",
-        _ => "",
+    let counted = match result.zero_pages_credited {
+        true => (pages.zero + pages.same_filled, "them"),
+        false => (pages.same_filled, "the latter"),
     };
     let counted = match counted {
-        "" => String::new(),
-        which => format!(" (the table of codecs counts {which}, so its ratio is higher)"),
+        (0, _) => String::new(),
+        (_, which) => format!(" (the table of codecs counts {which}, so its ratio is higher)"),
     };
     table.note(format!(
         "Pages: without those of zeros and of one repeated word{counted}. Saved: with \

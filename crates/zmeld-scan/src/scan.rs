@@ -336,7 +336,6 @@ pub fn scan(
         )
     };
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
-    let contents = pages.unique;
     let mut result = ScanResult {
         source: source.describe(),
         page_size: page_size as u64,
@@ -344,7 +343,7 @@ pub fn scan(
         pages,
         memory: visit.counted.clone(),
         duplicates,
-        sample: sample_result(full, (contents_measured, contents), &codecs),
+        sample: sample_result(full, (contents_measured, pages.unique), &codecs),
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),

@@ -137,8 +137,8 @@ fn answers_table(search: &SizeSearch) -> Table {
     };
     table.note(format!(
         "Least RAM: the smallest limit shown to be enough{unlimited}; in brackets, the largest \
-         shown to be too small. The other columns are of runs with that limit:{store} time over that without \
-         a limit; major faults.{best}"
+         shown to be too small. The other columns are of runs with that limit:{store} time over \
+         that without a limit; major faults.{best}"
     ));
     table
 }
@@ -309,22 +309,18 @@ fn plot(search: &SizeSearch) -> Lines {
     )
 }
 
-/// How far up the interval of a step is drawn: not to infinity, which no plot has room for.
-fn reach(step: &Step) -> f64 {
-    let all = &step.slowdown;
-    match step.verdict == Verdict::Open || !all.low.is_finite() {
-        true => all.value,
-        false => all.high.min(1.5 * all.value),
-    }
-}
-
-/// The interval of a step as it is drawn; none where there are too few runs for one.
+/// The interval of a step, not to infinity, which no plot has room for; none where there are too few
+/// runs for one.
 fn within_reach(step: &Step) -> Estimate {
     let all = &step.slowdown;
-    if reach(step) == all.value {
+    if step.verdict == Verdict::Open || !all.low.is_finite() {
         return Estimate::exact(all.value);
     }
-    Estimate::new(all.value, all.low.clamp(0.0, all.value), reach(step))
+    let (low, high) = (
+        all.low.clamp(0.0, all.value),
+        all.high.clamp(all.value, 1.5 * all.value),
+    );
+    Estimate::new(all.value, low, high)
 }
 
 pub fn runs_table(search: &SizeSearch) -> Table {

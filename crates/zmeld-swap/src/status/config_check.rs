@@ -4,10 +4,10 @@ use crate::observe::DamonReclaim;
 use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
 use crate::setup::journal::State;
-use crate::setup::plan::{Plan, PlanPart};
-use crate::setup::steps::{SetAttribute, PARAMETERS};
+use crate::setup::plan::{ram, Plan};
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zmeld_config::advice::machine::Machine;
@@ -68,26 +68,14 @@ pub fn not_offered(host: &Host, config: &Config) -> Vec<Finding> {
     let Ok(machine) = Machine::read(host) else {
         return Vec::new();
     };
-    let mut found = Vec::new();
-    for (tier, device) in config.in_ram() {
-        let part = PlanPart::of_tier(tier.name.as_str());
-        let again = device.recompress.first();
-        let again = again.map(|codec| SetAttribute::recompression(&codec.name, 1));
-        let mut codecs = device.codec.iter().chain(&device.recompress);
-        let has_parameters = codecs.any(|codec| codec.level.is_some() || codec.dict.is_some());
-        let others = [
-            (device.writeback.is_some(), "backing_dev"),
-            (has_parameters, PARAMETERS),
-        ];
-        let others = others.into_iter().filter(|it| it.0);
-        let others = others.map(|(_, attribute)| SetAttribute::new(attribute, ""));
-        for set in again.into_iter().chain(others) {
-            let is_offered = set.offered_by(device.driver, &machine, host, &part);
-            let refused = is_offered.err();
-            found.extend(refused.map(|err| mind("", format!("zmeld up refuses it here: {err}"))));
-        }
-    }
-    found
+    let tiers = config.in_ram();
+    let refused =
+        tiers.filter_map(|(tier, device)| ram::not_offered(host, &machine, tier, device).ok());
+    // Several codecs are set by one attribute.
+    let told: BTreeSet<String> = refused.flatten().map(|err| err.to_string()).collect();
+    let told = told.into_iter();
+    told.map(|err| mind("", format!("zmeld up refuses it here: {err}")))
+        .collect()
 }
 
 /// Shares of the guard's rule that come to more on this machine than it ever goes by.

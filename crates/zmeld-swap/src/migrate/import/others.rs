@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use zmeld_config::Kind;
+use zmeld_config::{Kind, FROM_EARLYOOM};
 use zmeld_linux::fstab::{unit_name, PACKAGED_UNITS};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::{swaps, Host, HostError};
@@ -39,9 +39,6 @@ const FILES: [(&str, &str); 19] = [
 const NOT_READ: &str =
     "zmeld does not read it; what it sets up has to be written as a tier, and switched off there";
 const EARLYOOM: &str = "/etc/default/earlyoom";
-const FROM_EARLYOOM: &str =
-    "docs/guard.md, \"Coming from earlyoom\", has what zmeld-guard has in place of its options; a \
-     line [watch.guard] in /etc/zmeld.toml has the guard's defaults";
 /// Azure's agent, which sets swap up where this line says so.
 const AGENT: (&str, &str) = ("/etc/waagent.conf", "ResourceDisk.EnableSwap=y");
 /// A program of the package that is read.
@@ -105,7 +102,10 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
         }
     }
     if is_there(EARLYOOM) {
-        into.left.push(format!("{EARLYOOM}: {FROM_EARLYOOM}"));
+        into.left.push(format!(
+            "{EARLYOOM}: {FROM_EARLYOOM}; a line [watch.guard] in /etc/zmeld.toml has the guard's \
+             defaults"
+        ));
     }
     let agent = lines(root, Path::new(AGENT.0)).ok().flatten();
     if let Some(line) = agent.iter().flatten().find(|it| it.text == AGENT.1) {

@@ -15,7 +15,7 @@
 mod compare;
 mod disk;
 mod parts;
-mod ram;
+pub(crate) mod ram;
 mod stand_in;
 pub(crate) mod take_over;
 pub mod tunables;

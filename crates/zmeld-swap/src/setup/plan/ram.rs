@@ -61,12 +61,8 @@ pub(super) fn plan(
         check_dictionary(draft.host, dictionary)?;
     }
     codecs(device, draft.machine, draft.options.only_named, steps)?;
-    if let Some(backing) = backing {
-        let set = Step::SetAttribute(SetAttribute::backing(backing));
-        steps.add(set, "where pages that are not worth RAM go");
-        if device.writeback.as_ref().is_some_and(|it| it.compressed) {
-            steps.set("compressed_writeback", 1, "written as they are compressed");
-        }
+    if let Some((writeback, backing)) = device.writeback.as_ref().zip(backing) {
+        written_back(writeback, backing, steps);
     }
     draft.sizes(device, steps)?;
     if device.meld != MeldMode::Off {
@@ -84,11 +80,8 @@ pub(super) fn plan(
         );
     }
     if !draft.options.only_named {
-        for planned in steps.steps.iter().filter(|it| !it.done) {
-            if let Step::SetAttribute(set) = &planned.step {
-                set.offered_by(driver, draft.machine, draft.host, steps.name)?;
-            }
-        }
+        let refused = lacking(driver, draft.machine, draft.host, steps).next();
+        refused.map_or(Ok(()), Err)?;
     }
     let make = MakeSwap {
         device: DeviceRef::Added,
@@ -292,6 +285,45 @@ impl Planner<'_> {
             Some("Y".to_owned()),
         );
         self.groups.push(steps.part(false));
+    }
+}
+
+/// What a tier's device asks for and the kernel's driver lacks, by files alone: no device is opened.
+pub fn not_offered(
+    host: &Host,
+    machine: &Machine,
+    tier: &Tier,
+    device: &RamDevice,
+) -> Result<Vec<Error>, Error> {
+    let part = PlanPart::of_tier(tier.name.as_str());
+    let mut steps = Steps::new(&part, &[]);
+    codecs(device, machine, false, &mut steps)?;
+    if let Some(writeback) = &device.writeback {
+        written_back(writeback, DeviceRef::Added, &mut steps);
+    }
+    Ok(lacking(device.driver, machine, host, &steps).collect())
+}
+
+/// Of the attributes that are to be set, those that the driver does not offer.
+fn lacking<'a>(
+    driver: RamDriver,
+    machine: &'a Machine,
+    host: &'a Host,
+    steps: &'a Steps<'_>,
+) -> impl Iterator<Item = Error> + 'a {
+    let open = steps.steps.iter().filter(|it| !it.done);
+    open.filter_map(move |planned| match &planned.step {
+        Step::SetAttribute(set) => set.offered_by(driver, machine, host, steps.name).err(),
+        _ => None,
+    })
+}
+
+/// Adds the drive that pages are written back to.
+fn written_back(writeback: &Writeback, backing: DeviceRef, steps: &mut Steps<'_>) {
+    let set = Step::SetAttribute(SetAttribute::backing(backing));
+    steps.add(set, "where pages that are not worth RAM go");
+    if writeback.compressed {
+        steps.set("compressed_writeback", 1, "written as they are compressed");
     }
 }
 

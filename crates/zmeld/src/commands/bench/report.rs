@@ -500,21 +500,16 @@ fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
             lines.series(variant, samples.map(|it| (it.at_s, get(it) as f64)))
         })
     };
-    let mut plots = vec![plot("Memory of the workload over time", |it| {
-        it.memory_bytes
-    })];
-    let mut samples = runs.iter().flat_map(|(_, run)| &run.series.samples);
-    if samples.any(|it| it.swap_bytes > 0) {
-        plots.push(plot("Its pages in swap, before compression", |it| {
-            it.swap_bytes
-        }));
-    }
-    if runs.iter().any(|(_, run)| run.store_max_bytes() > 0) {
-        plots.push(plot("RAM taken up by the compressed store", |it| {
-            it.store_bytes
-        }));
-    }
-    plots
+    let all: [(&str, Get); 3] = [
+        ("Memory of the workload over time", |it| it.memory_bytes),
+        ("Its pages in swap, before compression", |it| it.swap_bytes),
+        ("RAM taken up by the compressed store", |it| it.store_bytes),
+    ];
+    let samples = || runs.iter().flat_map(|(_, run)| &run.series.samples);
+    let told = all
+        .into_iter()
+        .filter(|(_, get)| samples().any(|it| get(it) > 0));
+    told.map(|(title, get)| plot(title, get)).collect()
 }
 
 pub fn document(experiment: &Experiment) -> Document {
