@@ -159,7 +159,9 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     let text = if offered(result).next().is_none() {
         "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
     } else {
-        let why = measured.why_none().unwrap_or_default();
+        let why = measured.why_none();
+        let why =
+            why.unwrap_or_else(|| "No page was compressed, so no codec is advised".to_owned());
         format!("{why}.")
     };
     Advice::new(AdviceKind::Nothing, "codec", text)

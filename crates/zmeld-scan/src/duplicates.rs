@@ -37,7 +37,8 @@ impl<'a> Counter<'a> {
         Counter { owners, regions }
     }
 
-    fn owner(&self, record: &PageRecord) -> u32 {
+    /// Its owner's number.
+    pub fn owner(&self, record: &PageRecord) -> u32 {
         let region = record.origin.region().0 as usize;
         self.owners.get(region).copied().unwrap_or(u32::MAX)
     }

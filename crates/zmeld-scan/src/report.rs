@@ -1,6 +1,6 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
-use zmeld_config::advice::size;
+use zmeld_config::advice::size::{self, Sizing};
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent, plural};
 use zmeld_report::{
@@ -10,7 +10,7 @@ use zmeld_report::{Tone, Unit};
 use zmeld_store::SHARE_BYTES;
 
 use crate::advice::{not_short_here, Advice, AdviceKind};
-use crate::programs::SAMPLED_MIN;
+use crate::programs::INTERVAL_MAX;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
 
@@ -120,6 +120,13 @@ fn lead(result: &ScanResult) -> String {
     )
 }
 
+/// What the lead promises a gain of.
+fn promised(result: &ScanResult) -> Option<&Sizing> {
+    let to = result.recommendation.as_ref();
+    let to = to.filter(|_| result.recommended.is_some() && !result.is_too_little());
+    to?.sizing.as_ref()
+}
+
 /// The gain of the advised swap and the share of RAM that this is known from.
 fn gain_words(result: &ScanResult) -> String {
     if result.recommended.is_none() {
@@ -133,14 +140,15 @@ fn gain_words(result: &ScanResult) -> String {
              size: scan the machine under its usual load. "
         );
     }
-    let sizing = result.recommendation.as_ref();
-    let Some(sizing) = sizing.and_then(|to| to.sizing.as_ref()) else {
+    let Some(sizing) = promised(result) else {
         return format!("{share} of RAM was measured. ");
     };
     let whose = match result.ram_bytes == result.machine.ram_bytes {
-        true if not_short_here(result).is_some() => {
-            "Memory is not short here now; when it is, this machine".to_owned()
-        }
+        true if not_short_here(result).is_some() => format!(
+            "Memory is not short here now ({} of {} are available); when it is, this machine",
+            bytes(result.machine.available_bytes),
+            bytes(result.ram_bytes)
+        ),
         true => "This machine".to_owned(),
         false => format!("A machine with {} of RAM", bytes(result.ram_bytes)),
     };
@@ -482,7 +490,8 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
     );
     let unmeasured = match shown().any(|program| program.compressed_bytes.is_none()) {
         true => format!(
-            " –: fewer than {SAMPLED_MIN} of its pages were compressed, or too few to tell its ratio."
+            " –: too few of its pages were compressed to know its ratio within {}.",
+            percent(INTERVAL_MAX)
         ),
         false => String::new(),
     };
@@ -677,7 +686,15 @@ fn limits_section(result: &ScanResult) -> Section {
 
 fn advice_section(result: &ScanResult) -> Section {
     let mut section = Section::new("What to do");
-    for advice in &result.advice {
+    // The lead has told that memory is not short.
+    let is_told = |advice: &Advice| advice.topic == "need" && promised(result).is_some();
+    let mut all: Vec<&Advice> = result.advice.iter().filter(|it| !is_told(it)).collect();
+    all.sort_by_key(|advice| match advice.kind {
+        AdviceKind::Warning => 0,
+        AdviceKind::Do => 1,
+        AdviceKind::Nothing | AdviceKind::Note => 2,
+    });
+    for advice in all {
         let tone = match advice.kind {
             AdviceKind::Do => Tone::Good,
             AdviceKind::Warning => Tone::Warning,
