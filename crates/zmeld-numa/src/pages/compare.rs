@@ -28,21 +28,21 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         }),
     };
     let precision = precision(&gains[1..], scenario.replications);
-    let lead = format!(
-        "{} {suits}{precision}{}",
-        simulated(&load(scenario)),
-        at_stake(scenario, runs)
-    );
+    let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
         .plot(savings(base, &gains))
-        .table(policies_table(base, &gains, runs))
-        .table(costs_table(scenario, runs));
+        .table(policies_table(base, &gains, runs));
+    let tables = match at_stake(scenario, runs) {
+        Some(words) => tables.paragraph(words),
+        None => tables,
+    };
+    let tables = tables.table(costs_table(scenario, runs));
     let settings = Section::new("On a machine of your own").list([
         "numastat -p PID shows on which nodes a program's memory is: where nearly all is on one, \
          there is nothing to move.",
-        "Whether moving pays, the load decides: time it with sysctl kernel.numa_balancing=0 (no-balancing, \
-         above) and 1 (autonuma), and bound to a node: numactl --cpunodebind=0 --membind=0 PROGRAM. \
-         Linux does not have full and on-demand.",
+        "Whether to set kernel.numa_balancing, only your load decides, not this simulation: time it \
+         with sysctl kernel.numa_balancing=0 (no-balancing, above) and 1 (autonuma), and bound to a \
+         node: numactl --cpunodebind=0 --membind=0 PROGRAM. Linux does not have full and on-demand.",
         "Another machine or load to simulate: --machine host, --set workload.processes=N \
          (docs/numa.md).",
     ]);
@@ -57,7 +57,7 @@ const EXPLAINED_ABOVE: f64 = 0.01;
 
 /// How much of the time memory on other nodes costs under the base, and so how much there is to
 /// save. A share of the run time, not of the total time, which the process that ends last decides.
-fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
+fn at_stake(scenario: &Scenario, runs: &Replications) -> Option<String> {
     let (base, load) = (scenario.policies[0], &scenario.case.workload);
     let remote_ms = runs.mean(base, "stall_remote_ms").unwrap_or(UNKNOWN).value;
     let all_ms = load.processes as f64 * load.run_time_ms.mean() + remote_ms;
@@ -68,13 +68,13 @@ fn at_stake(scenario: &Scenario, runs: &Replications) -> String {
              more, since processes then run in another order."
         }
         share if share > 0.0 => "",
-        _ => return String::new(),
+        _ => return None,
     };
-    format!(
-        " Under {base}, accesses to other nodes cost {} of the processes' run time, and no policy \
+    Some(format!(
+        "Under {base}, accesses to other nodes cost {} of the processes' run time, and no policy \
          can save more of that run time.{explained}",
         zmeld_report::units::percent(share)
-    )
+    ))
 }
 
 fn nothing_moved(scenario: &Scenario) -> String {

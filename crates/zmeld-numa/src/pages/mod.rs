@@ -22,12 +22,11 @@ pub(crate) fn cell(interval: Interval) -> Cell {
     Cell::from(estimate(interval))
 }
 
-/// The limits of every result, told first; `load` is what runs.
+/// What every result is, told first; `load` is what runs.
 pub(crate) fn simulated(load: &str) -> String {
     format!(
-        "For research: it does not tell whether to set kernel.numa_balancing on a machine. A \
-         simulation of published page-migration policies, with a scheduler modelled on that of \
-         Linux 2.6 and {load}; no memory of this machine is moved."
+        "For research: nothing is read or moved here. A simulation of published page-migration \
+         policies, with a scheduler modelled on that of Linux 2.6 and {load}."
     )
 }
 

@@ -75,7 +75,8 @@ enum Command {
     Run(RunArgs),
     /// Simulate the same processes under several policies, side by side
     Compare(CompareArgs),
-    /// Repeat the study of Tesser and Zorzo (2006), with its published numbers beside ours
+    /// Repeat the study of Tesser and Zorzo (2006), with its published numbers beside ours (some
+    /// minutes)
     Reproduce(ReproduceArgs),
     /// List the machine presets, or show one machine
     #[command(visible_alias = "list")]
@@ -94,7 +95,7 @@ struct RunArgs {
     /// The policy [default: the scenario's first]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
-    /// Which of the replications, counted from 0
+    /// Which of the replications, counted from 0 (several at once: numa compare)
     #[arg(long = "number", default_value_t = 0, value_name = "N")]
     replication: u64,
 }
