@@ -150,14 +150,15 @@ impl Outcome {
     }
 }
 
-/// Why runs did not finish, and how many.
-pub fn unfinished<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
+/// Why runs did not finish, and how many; none where all did.
+pub fn unfinished<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Option<String> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for outcome in outcomes.filter(|it| !matches!(it, Outcome::Finished | Outcome::Stopped)) {
         *reasons.entry(outcome.words()).or_default() += 1;
     }
     let words = reasons.iter().map(|(why, count)| format!("{count} {why}"));
-    words.collect::<Vec<_>>().join("; ")
+    let words = words.collect::<Vec<_>>().join("; ");
+    (!words.is_empty()).then_some(words)
 }
 
 /// One run.

@@ -60,7 +60,8 @@ pub struct Usage {
     pub user_s: f64,
     /// Processor time in the kernel, reclaim and compression on its behalf included.
     pub system_s: f64,
-    /// The most memory that one of its processes had in RAM.
+    /// The most memory that one of its processes had in RAM; 0 where it was no more than the
+    /// launcher's, which the kernel counts as the workload's.
     pub rss_max_bytes: u64,
     /// Faults served without I/O.
     pub faults_minor: u64,
@@ -106,10 +107,13 @@ pub fn supervise(launch: Launch) -> io::Result<()> {
     drop(command);
     let status = child.wait()?;
     let end = now()?;
-    let mut launched_at = [0; 8];
-    if File::from(started).read_exact(&mut launched_at).is_ok() {
+    let (mut launched_at, mut launcher_rss) = ([0; 8], [0; 8]);
+    let mut started = File::from(started);
+    if started.read_exact(&mut launched_at).is_ok() && started.read_exact(&mut launcher_rss).is_ok()
+    {
         begin = Duration::from_nanos(u64::from_ne_bytes(launched_at));
     }
+    let of_launcher = i64::from_ne_bytes(launcher_rss);
     let elapsed_s = end.saturating_sub(begin).as_secs_f64();
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds =
@@ -121,7 +125,10 @@ pub fn supervise(launch: Launch) -> io::Result<()> {
             elapsed_s,
             user_s: seconds(used.user_time()),
             system_s: seconds(used.system_time()),
-            rss_max_bytes: used.max_rss() as u64 * 1024,
+            rss_max_bytes: match used.max_rss() {
+                most if most > of_launcher => most as u64 * 1024,
+                _ => 0,
+            },
             faults_minor: used.minor_page_faults() as u64,
             faults_major: used.major_page_faults() as u64,
             switches_voluntary: used.voluntary_context_switches() as u64,
@@ -132,6 +139,9 @@ pub fn supervise(launch: Launch) -> io::Result<()> {
     };
     fs::write(report, serde_json::to_vec(&ended)?)
 }
+
+/// KiB that the launcher takes between saying what it took and being the workload, at most.
+const LAUNCHER_GROWS_KIB: i64 = 256;
 
 /// The same clock in all processes. Not rustix's, which takes it for granted that the
 /// kernel maps one into each of them; user-mode Linux does not.
@@ -174,7 +184,10 @@ pub fn launch(launch: &Launch) -> io::Error {
         }
         // Whether somebody listens is not the workload's concern.
         let now_ns = u64::try_from(now()?.as_nanos()).unwrap_or(0);
-        let _ = rustix::io::write(rustix::stdio::stdin(), &now_ns.to_ne_bytes());
+        // To be the workload ends this process's own memory, and grows it a little before.
+        let rss = getrusage(UsageWho::RUSAGE_SELF)?.max_rss() + LAUNCHER_GROWS_KIB;
+        let said = [now_ns.to_ne_bytes(), rss.to_ne_bytes()].concat();
+        let _ = rustix::io::write(rustix::stdio::stdin(), &said);
         let mut command = Command::new(program);
         Ok(command.args(arguments).stdin(Stdio::null()).exec())
     };

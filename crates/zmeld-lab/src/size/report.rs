@@ -156,7 +156,7 @@ fn steps_table(search: &SizeSearch) -> Table {
         steps.sort_by_key(|step| step.limit_bytes);
         steps.into_iter().map(|step| (variant.name.as_str(), step))
     });
-    zmeld_report::table!("What was tried", for (variant, step) in steps,
+    let table = zmeld_report::table!("What was tried", for (variant, step) in steps,
         Column::text("variant").names_row() => variant,
         Column::bytes("limit").names_row() => step.limit_bytes,
         Column::text("does") => verdict(step.verdict),
@@ -164,7 +164,8 @@ fn steps_table(search: &SizeSearch) -> Table {
         Column::count("faults") => step.median_of(|run| run.faults_major as f64),
         Column::count("runs") => step.runs.len(),
         Column::text("unfinished") => unfinished(step.runs.iter().map(|run| &run.outcome)),
-    )
+    );
+    table.without_empty_columns()
 }
 
 fn verdict(verdict: Verdict) -> &'static str {
@@ -254,7 +255,8 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
     }
     let undecided = variant.steps.iter();
     let undecided = undecided.filter(|step| step.verdict == Verdict::Undecided);
-    let undecided: Vec<String> = undecided.map(|step| bytes(step.limit_bytes)).collect();
+    let mut undecided: Vec<u64> = undecided.map(|step| step.limit_bytes).collect();
+    undecided.sort_unstable();
     let doubt = match variant.least {
         None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
         None => "missing, no limit was decided".to_owned(),
@@ -263,16 +265,32 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
             bytes(least.bytes)
         ),
         Some(least) if least.resolved => return None,
-        Some(least) if undecided.is_empty() => {
-            format!("not finished; {} is known to be enough", bytes(least.bytes))
+        Some(least) => {
+            let limits = match undecided[..] {
+                [] => return Some(not_finished(variant, &least)),
+                [one] => bytes(one),
+                [low, .., high] => format!(
+                    "{} limits from {} to {}",
+                    undecided.len(),
+                    bytes(low),
+                    bytes(high)
+                ),
+            };
+            format!(
+                "with {limits} it is undecided whether the slowdown exceeds {}",
+                percent(search.question.slowdown)
+            )
         }
-        Some(_) => format!(
-            "with {} it is undecided whether the slowdown exceeds {}",
-            undecided.join(" and "),
-            percent(search.question.slowdown)
-        ),
     };
     Some(format!("{}: {doubt}.", variant.name))
+}
+
+fn not_finished(variant: &VariantSearch, least: &Least) -> String {
+    let enough = bytes(least.bytes);
+    format!(
+        "{}: not finished; {enough} is known to be enough.",
+        variant.name
+    )
 }
 
 /// RAM against slowdown, a line for each variant.
@@ -348,6 +366,10 @@ fn facts(search: &SizeSearch) -> String {
     let time = search.unlimited_s().map_or(String::new(), |time| {
         format!(" and takes {}", seconds(time))
     });
+    let own = match search.footprint_bytes {
+        0 => String::new(),
+        own => format!(" ({} of them its own memory, the rest files)", bytes(own)),
+    };
     let steady = match asked.steady {
         true => ", by the kernel's part of its time and waiting: what it computes itself counts as without a limit",
         false => "",
@@ -361,11 +383,10 @@ fn facts(search: &SizeSearch) -> String {
         }
     };
     format!(
-        "{}. Without a limit it uses {} ({} of them its own memory, the rest files){time}. A \
+        "{}. Without a limit it uses {}{own}{time}. A \
          limit is enough if the job takes at most {} longer{steady}. {basis}.",
         search.workload,
         bytes(search.peak_bytes),
-        bytes(search.footprint_bytes),
         percent(asked.slowdown)
     )
 }

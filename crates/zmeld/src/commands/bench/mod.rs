@@ -79,8 +79,8 @@ struct RunArgs {
     /// At the published size, which may need a machine to match, and days
     #[arg(long, help_heading = "What is run")]
     full: bool,
-    /// Only this variant; may be given several times
-    #[arg(long, value_name = "NAME", help_heading = "What is run")]
+    /// Only these variants: names, or how they begin, such as "no swap,zram"
+    #[arg(long, value_name = "LIST", help_heading = "What is run")]
     variant: Vec<String>,
     /// Only this case; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
@@ -369,7 +369,12 @@ fn pick<T>(
         rest.is_some_and(|rest| rest.starts_with(' '))
     };
     let mut kept = vec![wanted.is_empty(); all.len()];
-    for wanted in wanted {
+    // A name may have a comma in it.
+    let list = |wanted: &String| match all.iter().any(|it| named(it, wanted)) {
+        true => vec![wanted.clone()],
+        false => wanted.split(',').map(|it| it.trim().to_owned()).collect(),
+    };
+    for wanted in &wanted.iter().flat_map(list).collect::<Vec<_>>() {
         let is_name = all.iter().any(|it| named(it, wanted));
         let is_meant = |it: &T| named(it, wanted) || !is_name && begins(it, wanted);
         if !all.iter().any(is_meant) {

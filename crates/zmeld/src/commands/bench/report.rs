@@ -69,6 +69,7 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
                     .counted(&case.case, &summary.variant)
                     .map(|run| &run.outcome)
             )
+            .unwrap_or_default()
         );
     }
     if let Some(base) = judgement.variants.first().map(|it| &it.variant) {

@@ -52,12 +52,7 @@ pub struct SizeArgs {
     #[arg(long, requires = "recipe", help_heading = "What is run")]
     full: bool,
     /// Only these variants: names, or how they begin, such as disk,zram
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        help_heading = "What is run"
-    )]
+    #[arg(long, value_name = "LIST", help_heading = "What is run")]
     variant: Vec<String>,
     /// Take huge pages from the command: small groups full of them are killed with swap free
     #[arg(long, help_heading = "What is run")]
@@ -170,6 +165,7 @@ mod tests {
         };
         assert_eq!(picked(&["zram lzo"]).unwrap(), ["zram lzo"]);
         assert_eq!(picked(&["no swap", "disk"]).unwrap(), ["no swap", "disk"]);
+        assert_eq!(picked(&["no swap, disk"]).unwrap(), ["no swap", "disk"]);
         assert!(picked(&["zram"]).unwrap().len() >= 5);
         let err = picked(&["zr"]).unwrap_err().to_string();
         assert!(err.contains("\"zr\"") && err.contains("zram lz4"), "{err}");
