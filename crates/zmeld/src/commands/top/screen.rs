@@ -458,6 +458,8 @@ const VALUE: usize = 24;
 /// a small one all rates do, too. Elsewhere those do that were nothing lately.
 const ROWS_OF_WHOLE_HEAD: usize = 30;
 const ROWS_OF_RATES: usize = 20;
+/// A rate of a second that fills its bar, at least: a single fault is not to look like a storm.
+const RATE_OF_BARS: f64 = 100.0;
 
 /// Problems, what compression saves, the machine's activity now and lately.
 fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
@@ -529,7 +531,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
             continue;
         }
         let told = format!("{now}, most {}", count(most as u64));
-        lines.push(cut(&line(name, told, most, &rate)));
+        lines.push(cut(&line(name, told, most.max(RATE_OF_BARS), &rate)));
     }
     if !together.is_empty() {
         lines.push(cut(&together.join(", ")));
