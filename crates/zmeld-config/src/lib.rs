@@ -6,21 +6,6 @@
 //! a device may be named by a tag that nothing carries.
 //!
 //! `docs/keys.md` is the reference for whoever writes the file.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | [`codec`] | codecs and their parameters |
-//! | [`location`] | how a device or file is named |
-//! | [`tier`] | zram, zmeld, zswap and disk tiers |
-//! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
-//! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
-//! | `config`, `load` | all of it as one struct; reading it |
-//! | `key`, `choices` | how the values of some keys are read; which name was meant |
-//! | `files` | the texts of the files, and places in them |
-//! | `mistakes` | every mistake in a file, with its place and the way out |
-//! | `check`, `contradictions` | what is wrong with a value; with several beside each other |
-//! | `write` | back to a file, with comments |
-//! | [`finding`] | something that is wrong, and the catalogue of what is known by name |
 
 pub mod advice;
 mod check;
@@ -31,6 +16,7 @@ mod contradictions;
 pub mod encryption;
 mod files;
 pub mod finding;
+pub mod kernel_value;
 mod key;
 mod load;
 pub mod location;
@@ -49,8 +35,8 @@ pub use key::{name_of, Named, Number};
 pub use load::{from_table, from_toml, Loaded};
 pub use location::Location;
 pub use settings::{
-    GuardRule, KernelValue, MeldRule, Metrics, PageFilter, ReclaimRule, RecompressRule, Swappiness,
-    Tunables, Watch, WritebackRule,
+    GuardRule, MeldRule, Metrics, PageFilter, ReclaimRule, RecompressRule, Swappiness, Tunables,
+    Watch, WritebackRule,
 };
 pub use tier::{
     CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Size, SlotTable,

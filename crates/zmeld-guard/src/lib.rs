@@ -11,20 +11,6 @@
 //! stay open, and what is read has its place. Looking at owners and their processes, the
 //! devices' figures, what has to be opened to end a group, the memory of what was killed, the log
 //! and the note have a thread each, which hands over what is finished.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | `guard_loop` | the thread that looks and acts |
-//! | `memory` | how much programs can take, and how soon that is gone |
-//! | `owners` | who holds memory, how much of it came lately, and who may be ended |
-//! | `processes` | the processes of an owner |
-//! | `choice` | which owner pays, and which of his processes |
-//! | `plan` | whose they are by that, made anew all the while |
-//! | `ending` | they are told to end, killed, and waited for |
-//! | `event`, `log` | what is said, and by whom |
-//! | [`note`] | what it saw and did, for those who ask |
-//! | `worker` | who does what may wait for others |
-//! | `open` | a file that stays open; a figure of the last ten seconds |
 
 mod choice;
 mod ending;

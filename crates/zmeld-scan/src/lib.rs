@@ -7,15 +7,6 @@
 //! was asked for, decompressed, and compared. With [`ScanOptions::full`] the source
 //! is read a second time and every distinct content is compressed.
 //!
-//! | module | what it knows |
-//! |---|---|
-//! | [`memory`] | pages of processes, of files, of swap, as a scan reads them |
-//! | [`survey`] | what a machine leaves for many |
-//! | [`kernel`] | what the running kernel's zram and swap would do |
-//! | [`facts`] | RAM, processors, the codecs that the kernel offers |
-//! | [`report`] | the result as people read it |
-//! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld_config::advice` |
-//!
 //! This crate prints nothing.
 
 pub mod advice;

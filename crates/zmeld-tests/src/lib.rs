@@ -1,17 +1,4 @@
 //! What tests of several crates share. No program of users links with it.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | [`script`] | cases that are text, and who runs them |
-//! | [`shown`](mod@shown) | text held against what it was |
-//! | [`values`] | JSON as lines, and what differs between two |
-//! | [`machine`] | machines as folders |
-//! | [`child`] | processes with known memory |
-//! | [`group`] | control groups of a test's own |
-//! | [`turn`](mod@turn) | turns to change this machine's swap |
-//! | [`zram`] | compressed devices of a test's own |
-//! | [`mixed`] | this machine's files as pages |
-//! | [`random`] | numbers that are the same each time |
 
 pub mod child;
 pub mod group;

@@ -1,12 +1,6 @@
 //! A machine of a given size, for a while: a kernel, an archive in memory with
 //! all that it runs, and QEMU, or user-mode Linux, which needs none.
 //!
-//! | module | what belongs there |
-//! |---|---|
-//! | `archive` | what a guest boots into: files, programs with their libraries |
-//! | `kernel` | a kernel's image, its release, the modules that a guest needs |
-//! | `machine` | memory, processors, disks: QEMU, or user-mode Linux; whether hardware runs it |
-//!
 //! The crate prints nothing.
 
 mod archive;

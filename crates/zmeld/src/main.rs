@@ -1,15 +1,5 @@
 //! `zmeld`: the command line. It parses, checks, runs and prints; what it runs
 //! is in the libraries.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | `apart` | what reads other processes' memory, in a process of its own |
-//! | `cli` | every command once; the man page and the completions come from it |
-//! | `args` | options that several commands have, and how values are read |
-//! | `commands` | one file a command: arguments to a plan, the plan run, the result shown |
-//! | `exit` | exit codes, and which error is which |
-//! | `output` | standard output: formats, colours, closed pipes |
-//! | `progress` | the line on standard error, and Ctrl-C |
 
 // All output goes through `output`, where other people's text is made harmless and a closed pipe is
 // no panic.

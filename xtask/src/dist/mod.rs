@@ -1,15 +1,5 @@
 //! `cargo xtask dist`: what a stranger installs. Everything is made from the commit,
 //! and is the same bytes when it is made again by the same compilers.
-//!
-//! | module | what it makes |
-//! |---|---|
-//! | `release` | the version and the time of it all |
-//! | `source` | the source archive, with the crates, which builds without a network |
-//! | `program` | the static program, built from it |
-//! | `tree` | the files of a package, laid out |
-//! | `deb`, `rpm` | packages of a tree |
-//! | `licences` | the licences of what is linked in |
-//! | `repository` | signed repositories of the packages |
 
 mod deb;
 mod licences;

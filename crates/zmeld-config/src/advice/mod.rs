@@ -4,21 +4,6 @@
 //! It is computed from facts alone, so that whoever has the same facts says the
 //! same. They are read in one place ([`mod@machine`]); this crate measures nothing.
 //!
-//! | module | what it decides |
-//! |---|---|
-//! | [`mod@beside`] | what two compressed places at once do to each other |
-//! | [`codec`] | what measuring codecs came to |
-//! | [`size`] | how large a device is, what it may take, what it gains |
-//! | [`mod@machine`] | what is known of a machine, as a scan and a plan need it |
-//! | `active` | what is there already |
-//! | [`tier`] | a compressed device, or zswap in front of a disk |
-//! | [`meld`] | whether melding pays, and what melds here |
-//! | [`module`] | whether the kernel has a driver, or could have it |
-//! | [`tunables`] | which swappiness and read-ahead fit the swap |
-//! | [`image`] | whether a machine that hibernates can keep its image |
-//! | [`unsupported`] | what a configuration asks for and the machine cannot give |
-//! | `configuration` | all of it as a configuration |
-//!
 //! Invariants:
 //! - A device of the advised size and limit is never found oversized by
 //!   [`size::holds`], before it is filled and at the ratio that it was advised for.

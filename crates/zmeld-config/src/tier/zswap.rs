@@ -7,8 +7,8 @@ use super::swap::TierName;
 use crate::check::Check;
 use crate::codec::{respelt, Codec};
 use crate::finding::{FindingId, Severity};
+use crate::kernel_value::{kernel_values, KernelValue};
 use crate::key::{by, Number};
-use crate::settings::{kernel_values, KernelValue};
 
 /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
 /// are those below `/sys/module/zswap/parameters`.

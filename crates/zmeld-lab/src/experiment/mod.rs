@@ -1,14 +1,5 @@
 //! Running a recipe: every variant of every case in turn, in an order drawn anew for
 //! each block, until the intervals are narrow or the budget is spent.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | `result` | what is kept: everything needed to judge it and to run it again |
-//! | `lock` | one experiment at a time on a machine |
-//! | `run` | one run: variant, group, workload, measurements |
-//! | `machine` | one run in a virtual machine of its own |
-//! | `judge` | from runs to verdicts |
-//! | `size` | runs of the search for the least RAM |
 
 mod in_vm;
 mod judge;

@@ -2,13 +2,6 @@
 //! that much RAM, booted anew for every run, so that page tables, the kernel's own
 //! memory and the page cache compete as they do on a small server.
 //!
-//! | module | where it runs |
-//! |---|---|
-//! | `host` | here: what the machine boots into, starting it, reading its answer |
-//! | `guest` | there, as the first program: one run, its figures as the answer |
-//! | `machine` | its size, its clock, what it says of itself |
-//! | `request` | both: what the guest is asked, and what it answers |
-//!
 //! The guest's own programs take RAM on top of the size asked for. Its
 //! disk is the variant's slow disk, slowed down by QEMU.
 

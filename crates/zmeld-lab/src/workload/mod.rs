@@ -1,14 +1,5 @@
 //! Workloads whose data are known.
 //!
-//! | module | what it does |
-//! |---|---|
-//! | `content` | what stands in a page: how well it compresses, how often it repeats |
-//! | `matmul` | multiplies two matrices, row order or inverted indices |
-//! | `block_tridiagonal` | implicit sweeps in x, y, z over 5x5 blocks, in the manner of NPB BT |
-//! | `walk` | walks an array byte by byte, in order or at random |
-//! | `touch` | touches pages by Zipf's law and verifies each one |
-//! | `external` | reads what 7-Zip and sysbench print |
-//!
 //! A workload runs in a process of its own, so that limits, resource usage and
 //! kills apply to it alone, and verifies what it computed: a swap device that
 //! returns a wrong byte fails the run.

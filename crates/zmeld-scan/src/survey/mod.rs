@@ -6,18 +6,6 @@
 //! [`parquet()`] makes a file of it, [`Place`] keeps the file. `docs/survey.md` is the
 //! format, the formulas with their sources, and what a survey gives away.
 //!
-//! | module | what it knows |
-//! |---|---|
-//! | [`key`] | the fleet's secret and what is derived from it |
-//! | `sketch` | the k smallest hashes, and what follows from some of them |
-//! | `owners` | whose a process is |
-//! | `collect` | one owner's pages, as they come |
-//! | `description` | what the kernel says of the machine, `idle` of its pages' age |
-//! | [`pressure`] | when to stay out of the way |
-//! | [`place`] | where files go |
-//! | [`report`] | what was found, for people and as JSON |
-//! | [`schedule`] | when to survey next |
-//!
 //! It prints nothing.
 
 mod collect;

@@ -1,13 +1,4 @@
 //! A status: all that was read of a machine's swap, and what is wrong.
-//!
-//! | module | what it knows |
-//! |---|---|
-//! | [`config_check`](mod@config_check) | what a machine has against a configuration |
-//! | [`outstanding`] | what `zmeld up` would change, for who only looks |
-//! | [`findings`] | what is wrong, how one can tell, and the way out |
-//! | [`page`] | all of it as people read it |
-//! | [`profile`] | rules for a kind of machine |
-//! | [`metrics`] | an observation as a monitoring system reads it |
 
 pub mod config_check;
 pub mod findings;

@@ -1,15 +1,5 @@
 //! Imports other tools' swap as zmeld configuration.
 //!
-//! | module | whose words it knows |
-//! |---|---|
-//! | [`zram_generator`] | systemd's zram-generator, `zram-generator.conf` and its drop-ins |
-//! | [`rpi_swap`] | Raspberry Pi OS's rpi-swap, `rpi/swap.conf` and its drop-ins |
-//! | [`zram_tools`] | Debian's zram-tools, `/etc/default/zramswap` |
-//! | [`fstab`] | swap lines of `/etc/fstab`, with their volumes in `/etc/crypttab` |
-//! | `others` | what is not read, which is named, and masks |
-//! | `ini` | files of sections with drop-ins, as systemd's tools read them |
-//! | `expression` | sizes of zram-generator, which are arithmetic over the size of RAM |
-//!
 //! Nothing is dropped in silence: each tier's comment says where it came from,
 //! and what has no counterpart is listed.
 

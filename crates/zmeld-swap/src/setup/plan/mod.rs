@@ -3,14 +3,6 @@
 //! A plan is made without changing anything. Steps recorded as done are
 //! planned again in the same words, so that comparing the two says what is left
 //! to do.
-//!
-//! | module | what it decides |
-//! |---|---|
-//! | `parts` | what a plan goes by, and the steps that it adds |
-//! | `ram`, `zswap`, `disk`, `tunables` | the steps of each part of a configuration |
-//! | `stand_in`, `take_over` | zram in zmeld's place; zmeld in others' |
-//! | `warnings` | what disappoints here |
-//! | `compare` | what is in place, has to go or is missing |
 
 mod compare;
 mod disk;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use zmeld_config::advice::tunables::{LEAST, MOST_IN_RAM};
 use zmeld_config::advice::{unsupported, SwapKinds};
-use zmeld_config::settings::kernel_values;
+use zmeld_config::kernel_value::kernel_values;
 use zmeld_report::units::count;
 
 use crate::observe::is_spinning;

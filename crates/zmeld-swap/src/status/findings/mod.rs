@@ -3,15 +3,6 @@
 //! Each of the [`RULES`] looks at an [`Observation`] and at what was asked for, and says what it
 //! found with the numbers that it saw.
 //!
-//! | module | what its rules are about |
-//! |---|---|
-//! | `combination` | tiers that get in each other's way |
-//! | `sizing` | limits, sizes, how full |
-//! | `upkeep` | what nobody does: writeback, recompression, discards |
-//! | `applied` | what was asked for and is not so |
-//! | `pressure` | how hard the machine is at it |
-//! | `melding` | identical pages; damaged ones |
-//!
 //! `remedy` has the commands that several of them name.
 
 mod applied;

@@ -4,13 +4,6 @@
 //! The multi-generational LRU (Linux 6.1) tells, page by page, for how long memory was not used.
 //! `memory.reclaim` of a group is not asked: the kernel chooses there what may have been used a
 //! moment ago, and the group rests at the first pages that come back.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | `generations` | what the kernel's generations of pages say is idle, and taking that |
-//! | `group` | a group's counters, and what they tell of the last minute |
-//! | `pace` | how much at a time, by what it cost |
-//! | `round` | how long a round may take |
 
 mod generations;
 mod group;
