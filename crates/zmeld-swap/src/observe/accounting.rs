@@ -7,17 +7,18 @@ use super::observation::Observation;
 /// Use of RAM, in bytes. The next three add up to `total_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Accounting {
-    /// RAM that the kernel manages (`MemTotal`).
+    /// RAM that the kernel manages (`MemTotal`): the sum of the next three.
     pub total_bytes: u64,
     /// RAM available without swapping (`MemAvailable`).
     pub available_bytes: u64,
-    /// RAM of compressed pages: the pools of zram, zmeld and zswap, and the devices' tables.
-    /// Monitors that know no compression show it as used by programs.
+    /// RAM of compressed pages: the pools of zram, zmeld and zswap (without root from Linux 5.19),
+    /// and the devices' tables. Monitors that know no compression show it as used by programs.
     pub compression_bytes: u64,
     /// The rest: programs, and what the kernel cannot give back.
     pub programs_bytes: u64,
     /// The pages that compression holds in RAM, as they are uncompressed. `programs_bytes`
-    /// and these are what programs use in all, but for what is on drives.
+    /// and these are what programs use in all, but for what is on drives; less
+    /// `compression_bytes`, these are the saving.
     pub compressed_pages_bytes: u64,
 }
 
