@@ -14,64 +14,96 @@ use crate::result::{CodecResult, Program};
 
 /// With fewer of its contents in the sample, what a program's pages come to is not told.
 const CONTENTS_MIN: f64 = 32.0;
-/// Nor where half of its interval of 95 % is a larger part of it.
+/// With fewer of a class in the sample, nothing is known of the others of the class.
+const CONTENTS_OF_CLASS_MIN: f64 = 8.0;
+/// Nor is it told where half of its interval of 95 % is a larger part of it.
 pub(crate) const INTERVAL_MAX: f64 = 0.25;
 
-/// How often contents stand in a program: pages, and the sum of their squares by content.
+/// Sums over contents of a class: those that stand in the program about equally often.
 #[derive(Clone, Copy, Default)]
-struct Copies {
+struct Class {
     pages: f64,
+    /// Of the squares of a content's pages.
     squares: f64,
-}
-
-impl Copies {
-    fn add(&mut self, pages: u64) {
-        self.pages += pages as f64;
-        self.squares += (pages * pages) as f64;
-    }
-}
-
-/// A program's contents in the sample. A content is in it with all of its copies, or not at all.
-#[derive(Clone, Copy, Default)]
-struct Sampled {
-    copies: Copies,
-    contents: f64,
-    /// Sums of compressed sizes: by page, by content, and of their squares by content.
-    bytes: f64,
+    sampled_pages: f64,
+    sampled_squares: f64,
+    sampled: f64,
+    /// Of sizes of sampled contents, and of their squares.
     sizes: f64,
-    squares: f64,
+    sizes_squared: f64,
 }
 
-impl Sampled {
+/// A program's contents. One is in the sample with all of its copies, or not at all.
+#[derive(Clone, Default)]
+struct Contents {
+    /// By the logarithm of how often they stand there: what repeats compresses better than what
+    /// does not.
+    classes: Vec<Class>,
+    /// Compressed bytes of the pages of those in the sample.
+    bytes: f64,
+}
+
+impl Contents {
+    fn class(&mut self, pages: u64) -> &mut Class {
+        let at = pages.ilog2() as usize;
+        if self.classes.len() <= at {
+            self.classes.resize(at + 1, Class::default());
+        }
+        &mut self.classes[at]
+    }
+
     /// Adds a content that stands in so many of its pages.
-    fn add(&mut self, pages: u64, size: u32) {
+    fn add(&mut self, pages: u64) {
+        let class = self.class(pages);
+        class.pages += pages as f64;
+        class.squares += (pages * pages) as f64;
+    }
+
+    /// The size of one that was added and is in the sample.
+    fn sample(&mut self, pages: u64, size: u32) {
         let size = f64::from(size);
-        self.copies.add(pages);
-        self.contents += 1.0;
+        let class = self.class(pages);
+        class.sampled_pages += pages as f64;
+        class.sampled_squares += (pages * pages) as f64;
+        class.sampled += 1.0;
+        class.sizes += size;
+        class.sizes_squared += size * size;
         self.bytes += pages as f64 * size;
-        self.sizes += size;
-        self.squares += size * size;
     }
 
     /// Compressed bytes of all pages of the program.
     ///
     /// How often each content stands there is known of all. Those in the sample count as they are,
-    /// each of the others as the sample's mean content; the interval is the predictor's (Royall,
-    /// Biometrika 57, 1970), which grows with a content outside of the sample that has many copies.
-    fn total(&self, all: Copies) -> Option<f64> {
-        let left = (all.pages - self.copies.pages).max(0.0);
-        if all.pages > 0.0 && left == 0.0 {
-            return Some(self.bytes);
+    /// each of the others as the mean content of its class; the interval is the predictor's
+    /// (Royall, Biometrika 57, 1970). One whose class the sample hardly has may be as large as a
+    /// page, or nothing.
+    fn total(&self, page_size: u64) -> Option<f64> {
+        let sum = |of: fn(&Class) -> f64| self.classes.iter().map(of).sum::<f64>();
+        let all_sampled = sum(|it| it.sampled);
+        let overall = sum(|it| it.sizes) / all_sampled.max(1.0);
+        let (mut total, mut variance, mut unknown) = (self.bytes, 0.0, 0.0);
+        let with_rest = |it: &&Class| it.pages > it.sampled_pages;
+        for class in self.classes.iter().filter(with_rest) {
+            let left = class.pages - class.sampled_pages;
+            if class.sampled < CONTENTS_OF_CLASS_MIN {
+                total += left * overall;
+                unknown += left * page_size as f64;
+                continue;
+            }
+            let mean = class.sizes / class.sampled;
+            let spread = (class.sizes_squared - class.sizes * mean).max(0.0);
+            let squares_left = class.squares - class.sampled_squares;
+            total += left * mean;
+            variance +=
+                spread / (class.sampled - 1.0) * (squares_left + left * left / class.sampled);
         }
-        if self.contents < CONTENTS_MIN {
-            return None;
+        let is_whole = self.classes.iter().filter(with_rest).count() == 0;
+        if is_whole {
+            return (all_sampled > 0.0).then_some(total);
         }
-        let mean = self.sizes / self.contents;
-        let variance = (self.squares - self.sizes * mean).max(0.0) / (self.contents - 1.0);
-        let copies_left = (all.squares - self.copies.squares).max(0.0);
-        let half_width = 1.96 * (variance * (copies_left + left * left / self.contents)).sqrt();
-        let total = self.bytes + left * mean;
-        (half_width <= INTERVAL_MAX * total).then_some(total)
+        let half_width = 1.96 * variance.sqrt() + unknown;
+        let is_known = all_sampled >= CONTENTS_MIN && half_width <= INTERVAL_MAX * total;
+        is_known.then_some(total)
     }
 }
 
@@ -103,7 +135,7 @@ pub(crate) fn programs(
         Some(hierarchy.shown(&group))
     };
     let mut places: HashMap<(String, String), usize> = HashMap::new();
-    let mut found: Vec<(Program, Tally, Copies, Sampled)> = Vec::new();
+    let mut found: Vec<(Program, Tally, Contents)> = Vec::new();
     let of_owner = processes
         .into_iter()
         .zip(tallies)
@@ -113,7 +145,7 @@ pub(crate) fn programs(
                 found.push(Default::default());
                 found.len() - 1
             });
-            let (program, sum, ..) = &mut found[place];
+            let (program, sum, _) = &mut found[place];
             (program.program, program.group) = key;
             program.processes += 1;
             sum.pages += tally.pages;
@@ -121,43 +153,50 @@ pub(crate) fn programs(
             place
         });
     let of_owner: Vec<usize> = of_owner.collect();
-    let by_program = |group: &[PageRecord]| {
+    // Of each program, its pages of a content.
+    let by_program = |group: &[PageRecord]| -> Vec<(usize, u64)> {
+        let place = |owner: u32| of_owner.get(owner as usize).copied();
+        let owner = counter.owner(&group[0]);
+        let is_alike = |it: &PageRecord| counter.owner(it) == owner && !it.origin.maybe_shared();
+        if group.len() == 1 || group.iter().all(is_alike) {
+            let pages = group.len() as u64;
+            return place(owner).map(|it| (it, pages)).into_iter().collect();
+        }
         let shares = counter.shares(group).into_iter();
-        let shares =
-            shares.filter_map(|(owner, pages)| Some((*of_owner.get(owner as usize)?, pages)));
-        let mut shares: Vec<(usize, u64)> = shares.collect();
+        let shares = shares.filter(|(_, pages)| *pages > 0);
+        let mut shares: Vec<(usize, u64)> = shares
+            .filter_map(|(owner, pages)| Some((place(owner)?, pages)))
+            .collect();
         shares.sort_unstable();
         let of_one = shares.chunk_by(|a, b| a.0 == b.0);
         let of_one = of_one.map(|of_one| (of_one[0].0, of_one.iter().map(|it| it.1).sum()));
-        of_one.collect::<Vec<(usize, u64)>>()
+        of_one.collect()
     };
     for group in sorted.groups() {
-        if let [only] = group {
-            let place = of_owner.get(counter.owner(only) as usize);
-            place.into_iter().for_each(|place| found[*place].2.add(1));
-            continue;
-        }
         for (place, pages) in by_program(group) {
             found[place].2.add(pages);
         }
     }
     for (hash, size) in sizes {
-        for (place, pages) in by_program(sorted.find(*hash)) {
-            found[place].3.add(pages, *size);
+        let group = sorted.find(*hash);
+        let of_one = match group {
+            [] => Vec::new(),
+            group => by_program(group),
+        };
+        for (place, pages) in of_one {
+            found[place].2.sample(pages, *size);
         }
     }
     // Pool bytes per compressed byte.
     let pool = codec.memory_at_scale_bytes as f64 / codec.compressed_bytes.max(1) as f64;
-    let told = found
-        .into_iter()
-        .map(|(program, sum, copies, sampled)| Program {
-            bytes: sum.pages * page_size,
-            duplicate_bytes: sum.duplicates * page_size,
-            compressed_bytes: sampled
-                .total(copies)
-                .map(|bytes| (bytes * pool).round() as u64),
-            ..program
-        });
+    let told = found.into_iter().map(|(program, sum, contents)| Program {
+        bytes: sum.pages * page_size,
+        duplicate_bytes: sum.duplicates * page_size,
+        compressed_bytes: contents
+            .total(page_size)
+            .map(|bytes| (bytes * pool).round() as u64),
+        ..program
+    });
     let mut told: Vec<Program> = told.filter(|it| it.bytes > 0).collect();
     told.sort_by_key(|it| Reverse((it.saved_bytes(), it.bytes, it.program.clone())));
     told
@@ -167,46 +206,58 @@ pub(crate) fn programs(
 mod tests {
     use super::*;
 
-    /// So many contents of 1,000 or 2,000 bytes in turn, each of which stands on a page.
-    fn sampled(contents: u32) -> Sampled {
-        let mut sampled = Sampled::default();
-        (0..contents).for_each(|at| sampled.add(1, 1000 + 1000 * (at % 2)));
-        sampled
-    }
+    /// Contents: how many, how often each stands there, and their sizes in turn.
+    type Kind<'a> = (u32, u64, &'a [u32]);
 
-    fn copies(of: impl IntoIterator<Item = u64>) -> Copies {
-        let mut copies = Copies::default();
-        of.into_iter().for_each(|pages| copies.add(pages));
-        copies
+    /// A program with these contents, of which every so many-th is in the sample; what its pages
+    /// come to, and what is told of it.
+    fn told(kinds: &[Kind], every: u32) -> (f64, Option<f64>) {
+        let (mut contents, mut truth) = (Contents::default(), 0.0);
+        for &(count, pages, sizes) in kinds {
+            for at in 0..count {
+                let size = sizes[at as usize % sizes.len()];
+                contents.add(pages);
+                truth += pages as f64 * f64::from(size);
+                if at % every == 0 {
+                    contents.sample(pages, size);
+                }
+            }
+        }
+        (truth, contents.total(4096))
     }
 
     #[test]
-    fn a_content_with_many_copies_counts_as_often_as_it_stands_there() {
-        let is_about = |found: Option<f64>, to: f64| (found.unwrap() - to).abs() < 1.0;
-        // In the sample: 200 pages of 100 bytes beside 400 of 1,500, of which 40 were measured.
-        let mut with = sampled(40);
-        with.add(200, 100);
-        let all = copies(std::iter::repeat_n(1, 400).chain([200]));
-        let mean = (40.0 * 1500.0 + 100.0) / 41.0;
-        assert!(is_about(
-            with.total(all),
-            60_000.0 + 20_000.0 + 360.0 * mean
-        ));
-        // Outside of it: taken for one of the others, and told as long as few depend on it.
-        assert!(is_about(sampled(40).total(all), 600.0 * 1500.0));
-        let most = copies(std::iter::repeat_n(1, 400).chain([400]));
-        assert_eq!(sampled(40).total(most), None);
-        // Few contents, and sizes that have nothing in common.
-        assert_eq!(sampled(31).total(all), None);
-        let mut wide = sampled(40);
-        (0..5).for_each(|_| wide.add(1, 40_000));
-        assert_eq!(wide.total(all), None);
-        // Where all was measured nothing is left to chance.
-        assert!(is_about(
-            with.total(copies(std::iter::repeat_n(1, 40).chain([200]))),
-            80_000.0
-        ));
-        assert_eq!(Sampled::default().total(all), None);
-        assert_eq!(Sampled::default().total(Copies::default()), None);
+    fn what_is_told_of_a_program_is_near_what_its_pages_come_to() {
+        // What repeats compresses better than what does not, or as well, or worse.
+        let single = (4000, 1, &[1000, 2000, 1000][..]);
+        for repeated in [100, 1300, 3900] {
+            for (count, pages) in [(2000, 4), (1000, 10), (200, 50), (80, 500)] {
+                let (truth, told) = told(&[single, (count, pages, &[repeated])], 10);
+                let told = told.unwrap_or_else(|| panic!("{repeated} {count} {pages}"));
+                assert!((told / truth - 1.0).abs() < 0.05, "{told} of {truth}");
+            }
+        }
+        // Where all was measured nothing is left to chance, however few they are.
+        let (truth, whole) = told(&[(1, 200, &[100])], 1);
+        assert_eq!(whole, Some(truth));
+    }
+
+    #[test]
+    fn what_chance_decides_is_not_told() {
+        let single = (4000, 1, &[1000, 2000, 1500][..]);
+        for kinds in [
+            // A content with many copies outside of the sample: its first, which is in it, is
+            // another's.
+            &[single, (2, 4096, &[100])][..],
+            &[single, (20, 500, &[100])],
+            // Few contents, and sizes that have nothing in common.
+            &[(310, 1, &[1000, 2000, 1500])],
+            &[(400, 1, &[30, 30, 4096])],
+            &[],
+        ] {
+            assert_eq!(told(kinds, 10).1, None, "{kinds:?}");
+        }
+        // Few pages depend on it.
+        assert!(told(&[single, (2, 64, &[100])], 10).1.is_some());
     }
 }

@@ -101,8 +101,9 @@ fn lead(result: &ScanResult) -> String {
         );
     };
     let plain = bytes(codec.memory_at_scale_bytes);
+    let is_of_no_use = result.advice.iter().any(melds_nothing);
     let and_melded = match bytes(codec.melded_memory_at_scale_bytes) {
-        melded if melded == plain || pages.duplicate == 0 => String::new(),
+        melded if melded == plain || pages.duplicate == 0 || is_of_no_use => String::new(),
         melded => format!(", and {melded} with identical pages melded"),
     };
     let given = pages.given(result.zero_pages_credited);
@@ -118,6 +119,11 @@ fn lead(result: &ScanResult) -> String {
         codec.codec,
         size::tenths(codec.effective_ratio),
     )
+}
+
+/// Whether it says that melding does not pay.
+fn melds_nothing(advice: &Advice) -> bool {
+    advice.topic == "meld" && advice.kind == AdviceKind::Nothing
 }
 
 /// What the lead promises a gain of.
@@ -234,6 +240,7 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
 pub fn codec_table(result: &ScanResult) -> Table {
     zmeld_report::table!("", for codec in &result.codecs,
         Column::text("codec") => codec.codec.as_str(),
+        Column::ratio("effective ratio") => codec.effective_ratio,
         Column::count("pages measured") => codec.pages_measured,
         Column::ratio("compression").with_interval() =>
             Estimate::around(codec.ratio, codec.ratio_interval),
@@ -394,9 +401,7 @@ fn duplicate_section(result: &ScanResult) -> Section {
         );
         ("melding would save".to_owned(), said)
     });
-    let is_of_no_use =
-        |advice: &Advice| advice.topic == "meld" && advice.kind == AdviceKind::Nothing;
-    if result.advice.iter().any(is_of_no_use) {
+    if result.advice.iter().any(melds_nothing) {
         return section.values(saved);
     }
     let mut values = vec![
@@ -490,7 +495,7 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
     );
     let unmeasured = match shown().any(|program| program.compressed_bytes.is_none()) {
         true => format!(
-            " –: too few of its pages were compressed to know its ratio within {}.",
+            " –: the sample does not tell its compressed size within {}.",
             percent(INTERVAL_MAX)
         ),
         false => String::new(),
@@ -687,7 +692,10 @@ fn limits_section(result: &ScanResult) -> Section {
 fn advice_section(result: &ScanResult) -> Section {
     let mut section = Section::new("What to do");
     // The lead has told that memory is not short.
-    let is_told = |advice: &Advice| advice.topic == "need" && promised(result).is_some();
+    let is_told = |advice: &Advice| {
+        let of_this_machine = result.ram_bytes == result.machine.ram_bytes;
+        advice.topic == "need" && of_this_machine && promised(result).is_some()
+    };
     let mut all: Vec<&Advice> = result.advice.iter().filter(|it| !is_told(it)).collect();
     all.sort_by_key(|advice| match advice.kind {
         AdviceKind::Warning => 0,

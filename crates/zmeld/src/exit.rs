@@ -94,6 +94,15 @@ pub fn refuse(err: &clap::Error, whole: clap::Command, arguments: &[OsString]) -
             if let (Some(pid @ 1..), "zmeld scan --help", false) = (number(err), &*help, has_pid) {
                 said += &format!("; a process: --pid {pid}");
             }
+            let wanted = err.get(clap::error::ContextKind::InvalidArg);
+            let wanted = wanted.map(ToString::to_string).unwrap_or_default();
+            said += match (&*wanted, &*help) {
+                ("--profile", "zmeld up --help") => "; zmeld enable takes --profile",
+                ("--replications", "zmeld numa run --help") => {
+                    "; zmeld numa compare takes --replications"
+                }
+                _ => "",
+            };
             output::say(said);
             ExitCode::from(WRONG)
         }

@@ -175,7 +175,8 @@ impl Sizing {
                 bytes(self.measured_bytes)
             ),
             (false, _) => {
-                "if pages get 2 times smaller (zmeld scan measures it), the full device".to_owned()
+                "if pages get 2 times smaller (a guess; zmeld scan measures it), the full device"
+                    .to_owned()
             }
         };
         let most = bytes(self.takes_at_most_bytes);
@@ -195,13 +196,12 @@ impl Sizing {
 
 /// A ratio as a basis has it, to the tenth: the same digits wherever it is told.
 pub fn tenths(ratio: f64) -> String {
-    format!("{:.1}", rounded(ratio))
+    format!("{:.1}", (rounded(ratio) * 10.0).round() / 10.0)
 }
 
-/// The ratio that is counted on: two measurements of one machine differ in the second
-/// digit after the point, and what follows from them should not.
+/// The ratio that is counted on: what two measurements of one machine differ in below it is chance.
 pub fn rounded(ratio: f64) -> f64 {
-    (ratio * 10.0).round() / 10.0
+    (ratio * 100.0).round() / 100.0
 }
 
 /// Bytes that may be below zero, in words.

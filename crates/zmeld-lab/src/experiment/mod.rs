@@ -6,6 +6,7 @@ mod judge;
 mod lock;
 pub mod result;
 mod run;
+pub(crate) use run::NEEDED_LEAST;
 mod size;
 
 use std::collections::BTreeMap;

@@ -32,6 +32,9 @@ pub(super) struct MeasuredRun {
 const TICK: Duration = Duration::from_millis(10);
 /// So long a group may be above what the store leaves it before it counts as out of memory.
 const OVERDRAWN_MAX: Duration = Duration::from_secs(3);
+/// What a program needs at least, for limits and sizes of swap; less cannot be told from what
+/// starts it.
+pub(crate) const NEEDED_LEAST: u64 = 1 << 20;
 /// Of fewer samples none may have been taken of the most that a run had.
 const SAMPLES_MIN: usize = 10;
 /// As much of a workload's output is read.
@@ -394,11 +397,12 @@ impl MeasuredRun {
     /// never swapped; it stands in where the run was too short to be sampled at its largest.
     pub(super) fn needed_bytes(&self) -> u64 {
         let (anonymous, rss) = (self.footprint_bytes, self.run.ended.usage.rss_max_bytes);
-        match self.run.series.samples.len() < SAMPLES_MIN {
+        let needed = match self.run.series.samples.len() < SAMPLES_MIN {
             true => anonymous.max(rss),
             false if anonymous > rss / 2 => anonymous,
             false => rss,
-        }
+        };
+        needed.max(NEEDED_LEAST)
     }
 
     /// The most that its group used, files that it read included; 0 where the kernel does not say.

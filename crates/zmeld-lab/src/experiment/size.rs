@@ -67,7 +67,7 @@ impl Lab<'_> {
         let mut first_s = None;
         if search.peak_bytes == 0 {
             (self.listener)(Event::Note(
-                "a first run without a limit tells how many runs follow, some 30 for each variant, \
+                "a first run without a limit tells how many runs follow, up to 30 for each variant, \
                  and how long they take; --budget TIME ends them sooner",
             ));
             first_s = self.look_at_workload(search)?;
@@ -78,7 +78,7 @@ impl Lab<'_> {
         // Swapped pages compress to at most their own size.
         self.fits(search.case(), search.peak_bytes)?;
         self.leave_variants_out(search)?;
-        if let Some(run_s) = first_s {
+        if let Some(run_s) = first_s.filter(|_| !search.is_too_small()) {
             (self.listener)(Event::Note(&how_long(search, run_s)));
         }
         for round in 0.. {

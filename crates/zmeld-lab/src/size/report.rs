@@ -8,6 +8,7 @@ use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit}
 
 use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;
+use crate::experiment::NEEDED_LEAST;
 use crate::measure::HostFacts;
 
 pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
@@ -65,7 +66,14 @@ fn answer(search: &SizeSearch) -> String {
         .filter_map(|it| Some((swaps(search, it), it.least.as_ref()?, it)))
         .collect();
     if found.is_empty() {
-        return "There is no answer yet: no limit was decided.".to_owned();
+        return match search.is_too_small() {
+            true => format!(
+                "`{name}` needs less than {} of RAM, the smallest limit that is tried: nothing was \
+                 compared.",
+                bytes(search.floor_bytes())
+            ),
+            false => "There is no answer yet: no limit was decided.".to_owned(),
+        };
     }
     found.sort_by_key(|&(swaps, least, _)| (!swaps, with_store(search, least)));
     let without = found.iter().find(|it| !it.0).map(|it| it.1);
@@ -95,9 +103,10 @@ fn answer(search: &SizeSearch) -> String {
             false => format!("{} with {}{of_store}", amount(least, store), variant.name),
         });
     }
+    // Memory of its own is looked at now and then.
     let footprint = match search.footprint_bytes {
-        0 => String::new(),
-        footprint => format!(", of {} of its own,", bytes(footprint)),
+        ..=NEEDED_LEAST => String::new(),
+        footprint => format!(", of {} or more of its own,", bytes(footprint)),
     };
     format!("`{name}`{footprint} needs {}.", parts.join("; "))
 }
@@ -293,6 +302,12 @@ fn not_finished(variant: &VariantSearch, least: &Least) -> String {
     )
 }
 
+/// Limits with a time.
+fn drawn(search: &SizeSearch) -> impl Iterator<Item = &Step> {
+    let steps = search.variants.iter().flat_map(|it| &it.steps);
+    steps.filter(|step| step.slowdown.value.is_finite())
+}
+
 /// RAM against slowdown, a line for each variant.
 fn plot(search: &SizeSearch) -> Lines {
     let of = match search.question.basis {
@@ -306,9 +321,7 @@ fn plot(search: &SizeSearch) -> Lines {
     );
     let peak = search.peak_bytes as f64;
     let asked = 1.0 + search.question.slowdown;
-    let steps = search.variants.iter().flat_map(|it| &it.steps);
-    let drawn = steps.filter(|step| step.slowdown.value.is_finite());
-    let least = drawn.map(|step| step.limit_bytes as f64);
+    let least = drawn(search).map(|step| step.limit_bytes as f64);
     let ends = [least.fold(peak, f64::min), peak];
     for variant in search.variants.iter().filter(|it| !it.steps.is_empty()) {
         let mut points: Vec<(f64, Estimate)> = variant
@@ -367,8 +380,11 @@ fn facts(search: &SizeSearch) -> String {
         format!(" and takes {}", seconds(time))
     });
     let own = match search.footprint_bytes {
-        0 => String::new(),
-        own => format!(" ({} of them its own memory, the rest files)", bytes(own)),
+        ..=NEEDED_LEAST => String::new(),
+        own => format!(
+            ", files included ({} of its own were seen at once)",
+            bytes(own)
+        ),
     };
     let steady = match asked.steady {
         true => ", by the kernel's part of its time and waiting: what it computes itself counts as without a limit",
@@ -400,17 +416,23 @@ pub fn document(search: &SizeSearch) -> Document {
     }
     let mut section = Section::new("");
     if search.peak_bytes > 0 {
-        section = section.paragraph(facts(search)).plot(plot(search));
+        section = section.paragraph(facts(search));
+    }
+    if drawn(search).next().is_some() {
+        section = section.plot(plot(search));
     }
     section = section.table(answers_table(search));
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
     }
-    let document = Document::new("zmeld bench size")
-        .lead(lead)
-        .section(section)
-        .section(Section::new("Limits").table(steps_table(search)));
+    let document = Document::new("zmeld bench size").lead(lead);
     let steps: usize = search.variants.iter().map(|it| it.steps.len()).sum();
+    let document = match search.is_too_small() {
+        true => document,
+        false => document
+            .section(section)
+            .section(Section::new("Limits").table(steps_table(search))),
+    };
     let (unlimited, seed) = (search.unlimited.len(), search.seed);
     let limited = search.progress().0 - unlimited;
     of_machine(document, &search.machine).provenance(

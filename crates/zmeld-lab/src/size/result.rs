@@ -308,6 +308,11 @@ impl SizeSearch {
         FLOOR_BYTES.max(self.peak_bytes / FLOOR_SHARE / 4096 * 4096)
     }
 
+    /// Whether the workload needs no more than that, so that nothing is tried.
+    pub fn is_too_small(&self) -> bool {
+        (1..=self.floor_bytes()).contains(&self.peak_bytes)
+    }
+
     /// Costs of runs, as they are compared.
     pub fn costs<'a>(&self, runs: impl IntoIterator<Item = &'a SizeRun>) -> Vec<f64> {
         let own: Vec<f64> = self.lately().iter().map(|run| run.user_s).collect();

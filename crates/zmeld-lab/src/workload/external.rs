@@ -44,6 +44,16 @@ impl ExternalCommand {
         self.name() + &data.unwrap_or_default()
     }
 
+    /// Whether its program is there, as far as names tell.
+    pub fn is_there(&self) -> bool {
+        self.command
+            .first()
+            .is_some_and(|name| match name.contains('/') {
+                true => std::path::Path::new(name).exists(),
+                false => zmeld_vm::on_path(name).is_some(),
+            })
+    }
+
     /// What is run.
     pub(crate) fn name(&self) -> String {
         shown(&self.command.join(" "))

@@ -25,8 +25,8 @@ pub(crate) fn cell(interval: Interval) -> Cell {
 /// What every result is, told first; `load` is what runs.
 pub(crate) fn simulated(load: &str) -> String {
     format!(
-        "For research: nothing is read or moved here. A simulation of published page-migration \
-         policies, with a scheduler modelled on that of Linux 2.6 and {load}."
+        "For research: no memory of this machine is moved. A simulation of published \
+         page-migration policies, with a scheduler modelled on that of Linux 2.6 and {load}."
     )
 }
 

@@ -70,10 +70,10 @@ fn lead(status: &Status) -> String {
             .iter()
             .any(|it| it.id == Some(FindingId::NotApplied));
         let way_out = match is_asked_for {
-            true => "zmeld up sets up what is configured.",
-            false => "sudo zmeld plan says what would suit.",
+            true => "",
+            false => " sudo zmeld plan says what would suit.",
         };
-        return format!("{ram}; there is no active swap. {way_out}");
+        return format!("{ram}; there is no active swap.{way_out}");
     }
     let saved = compressed(status, " of pages are compressed", "which saves");
     let saved = saved.map_or(String::new(), |saved| format!("; {saved}"));

@@ -19,7 +19,7 @@ use zmeld_lab::experiment::{Event, Kept, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Launch};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
-use zmeld_lab::workload::external::{ExternalCommand, OutputFormat};
+use zmeld_lab::workload::external::ExternalCommand;
 use zmeld_lab::workload::{Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
@@ -82,8 +82,8 @@ struct RunArgs {
     /// Only these variants: names, or how they begin, such as "no swap,zram"
     #[arg(long, value_name = "LIST", help_heading = "What is run")]
     variant: Vec<String>,
-    /// Only this case; may be given several times
-    #[arg(long, value_name = "NAME", help_heading = "What is run")]
+    /// Only these cases
+    #[arg(long, value_name = "LIST", help_heading = "What is run")]
     case: Vec<String>,
     /// Another memory limit: 512M, or "60% of footprint"
     #[arg(long, value_name = "SIZE", help_heading = "What is run")]
@@ -292,6 +292,12 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
         |it| &it.name,
         "variant",
     )?;
+    if !args.variant.is_empty() && recipe.variants.iter().all(|it| it.unlimited) {
+        anyhow::bail!(
+            "--variant {}: it shows only what the limit costs; name another variant beside it",
+            args.variant.join(",")
+        );
+    }
     pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
     for case in &mut recipe.cases {
         if let Some(limit) = &args.limit {
@@ -325,13 +331,15 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
 /// workload if there is one.
 fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()> {
     let mut case = recipe.cases.pop().context("a recipe without a case")?;
-    if !command.is_empty() {
-        case.workload = Workload::Command(ExternalCommand {
+    if let Some(program) = command.first() {
+        let external = ExternalCommand {
             command: command.to_vec(),
-            reads: OutputFormat::Nothing,
-            data: None,
-            package: None,
-        });
+            ..ExternalCommand::default()
+        };
+        if !external.is_there() {
+            anyhow::bail!("cannot start {program}: No such file or directory");
+        }
+        case.workload = Workload::Command(external);
         case.name = command.join(" ");
         case.full = None;
         recipe.name.clone_from(&case.name);

@@ -305,7 +305,7 @@ pub fn runs_table(experiment: &Experiment) -> Table {
         Column::seconds("elapsed") => usage.elapsed_s,
         Column::seconds("user") => usage.user_s,
         Column::seconds("system") => usage.system_s,
-        Column::bytes("rss max") => usage.rss_max_bytes,
+        Column::bytes("rss max") => (usage.rss_max_bytes > 0).then_some(usage.rss_max_bytes),
         Column::count("minor faults") => usage.faults_minor,
         Column::count("major faults") => usage.faults_major,
         Column::count("voluntary switches") => usage.switches_voluntary,
@@ -582,7 +582,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
              what it needs beside root. All run without zmeld.ko; its variants are left \
-             out then, and the recipe melding compares nothing. zmeld bench size runs a program some 30 times \
+             out then, and the recipe melding compares nothing. zmeld bench size runs a program up to 30 times \
              for each variant of the recipe size; the first run tells how many in all, and how long; \
              --budget TIME ends them sooner.",
         ).paragraph(

@@ -19,7 +19,7 @@ Examples:
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
 The command has to end by itself, and to take about as long each time: it runs
-some 30 times for each variant, and 30 times without a limit. That takes weeks
+up to 30 times for each variant, and 30 without a limit. That takes weeks
 if one run takes an hour. --budget TIME ends sooner, with the answers so far;
 --variant chooses. A variant is one kind of swap: none, a disk, zram with one
 codec, zswap, zmeld. The first run tells how many variants and runs there are,
@@ -29,9 +29,9 @@ how its memory compresses.
 The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 78 runs of 4 s, six minutes), shortened:
 
-  'python3 job.py', of 207 MiB of its own, needs at least 207 MiB of RAM without
-  swap (196 MiB is too little); at most 27.1 MiB with zram lzo-rle, 21.3 MiB of
-  it the store.
+  'python3 job.py', of 207 MiB or more of its own, needs at least 207 MiB of RAM
+  without swap (196 MiB is too little); at most 27.1 MiB with zram lzo-rle, 21.3
+  MiB of it the store.
 
   variant                          least RAM     store  with store
   no swap         207.4 MiB (196.1 to 207.4)         –     207 MiB

@@ -570,7 +570,8 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         None => words,
     };
     let text = format!(
-        "sudo zmeld up sets up {what}; zmeld plan shows each step, zmeld down takes them back."
+        "sudo zmeld up sets up {what} until the next boot, sudo zmeld enable at every boot; zmeld \
+         plan shows each step, zmeld down takes them back."
     );
     Advice::new(AdviceKind::Do, "setup", text)
 }

@@ -58,6 +58,9 @@ pub struct PlanBody<'a> {
 }
 
 const SET_SWAPPINESS: &str = "set vm.swappiness";
+/// How long what is set up holds.
+const LASTS: &str =
+    "all of it holds until zmeld down or the next boot (zmeld enable: at every boot)";
 
 pub fn steps_table(body: &PlanBody<'_>) -> Table {
     let groups = body.plan.groups.iter();
@@ -132,12 +135,9 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (_, None) => "zmeld up would".to_owned(),
         };
         let steps = match (plan.undone.len(), left) {
-            (0, 1) => format!("take 1 step: {}; zmeld down takes it back.", open[0]),
-            (0, 2) => format!(
-                "take 2 steps: {}; zmeld down takes them back.",
-                open.join(", and ")
-            ),
-            (0, _) => format!("take {left} steps; zmeld down takes them back."),
+            (0, 1) => format!("take 1 step: {}; {LASTS}.", open[0]),
+            (0, 2) => format!("take 2 steps: {}; {LASTS}.", open.join(", and ")),
+            (0, _) => format!("take {left} steps; {LASTS}."),
             (1, _) => format!("take back 1 step and take {left}."),
             (undone, _) => format!("take back {undone} steps and take {left}."),
         };

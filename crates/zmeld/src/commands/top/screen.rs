@@ -485,7 +485,7 @@ fn head(look: &Look, style: &Style, view: &View) -> Vec<String> {
         .age_s
         .map_or(String::new(), |age| format!(", as of {age} s ago"));
     let title = format!(
-        "zmeld top, every {} s{state}{age} (one bar per refresh, newest at the right)",
+        "zmeld top, every {} s{state}{age} (a bar per refresh, newest right)",
         view.interval
     );
     let mut lines = vec![style.bold(&cut(&title))];
