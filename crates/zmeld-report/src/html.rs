@@ -86,7 +86,7 @@ fn block(block: &Block) -> Markup {
 
 /// Running text with its code spans.
 fn running(content: &str) -> Markup {
-    let content = text::running(content);
+    let content = text::running(content).replace(" %", text::TOGETHER);
     html! {
         @for (piece, is_code) in text::code_spans(&content) {
             @if is_code { code { (piece) } } @else { (piece) }

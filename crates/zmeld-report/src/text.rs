@@ -30,9 +30,15 @@ pub fn widest(texts: impl IntoIterator<Item = impl AsRef<str>>) -> usize {
 /// that is longer than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    wrap_into(&mut lines, text, width, width);
+    wrap_into(&mut lines, &text.replace(" %", TOGETHER), width, width);
     lines
+        .iter()
+        .map(|line| line.replace(TOGETHER, " %"))
+        .collect()
 }
+
+/// A percent sign that stays with its number.
+pub(crate) const TOGETHER: &str = "\u{a0}%";
 
 /// The same at `at` columns, and at fewer where that is too wide: the library adds up the widths
 /// of characters, and a sequence of them (of emoji) may be wider.

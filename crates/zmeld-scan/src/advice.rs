@@ -349,8 +349,8 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
     match is_root {
         false => "run zmeld as root",
         true => {
-            "root may not read them here (CAP_SYS_PTRACE is missing, as in a container): run zmeld \
-             outside of it"
+            "root may not read them here (CAP_SYS_PTRACE over them is missing, as in a container, or \
+             a security module forbids it): run zmeld outside of it"
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::memory::{Counted, Skipped};
 use serde::Serialize;
-use zmeld_config::advice::Recommendation;
+use zmeld_config::advice::{size, Recommendation};
 use zmeld_store::Geometry;
 
 use crate::facts::MachineFacts;
@@ -257,9 +257,6 @@ impl Advice {
     }
 }
 
-/// Share of RAM from which on sizes and gains are told.
-const MEASURED_MIN: f64 = 0.01;
-
 /// The result of a scan.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct ScanResult {
@@ -327,7 +324,7 @@ impl ScanResult {
 
     /// Whether so little of RAM was measured that neither a size nor a gain follows from it.
     pub fn is_too_little(&self) -> bool {
-        (self.measured_bytes() as f64) < MEASURED_MIN * self.ram_bytes as f64
+        size::is_too_little(self.measured_bytes(), self.ram_bytes)
     }
 
     /// The codec that figures in sentences are of: the one that is advised, else the best. None

@@ -20,6 +20,8 @@ pub const UNMEASURED_PERCENT: u32 = 50;
 /// Pages that have to be measured, in percent of RAM, before a device is advised that
 /// is larger than where nothing was.
 pub const BASIS_MIN_PERCENT: u32 = 25;
+/// The share of RAM that has to be measured before a gain is promised.
+pub const PROMISED_FROM: f64 = 0.01;
 /// Sizes that are advised, in percent of RAM.
 const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages
@@ -74,6 +76,9 @@ pub struct Sizing {
     /// Whether they were too few to speak for RAM.
     #[serde(skip)]
     pub is_thin: bool,
+    /// Whether they were too few for a gain to be promised.
+    #[serde(skip)]
+    pub is_too_little: bool,
     /// Why it has this limit.
     pub limit_why: &'static str,
 }
@@ -144,6 +149,7 @@ impl Sizing {
             measured_bytes: basis.map_or(0, |basis| basis.bytes),
             held_back: false,
             is_thin: basis.is_some_and(|basis| basis.is_thin(ram_bytes)),
+            is_too_little: basis.is_some_and(|basis| is_too_little(basis.bytes, ram_bytes)),
             limit_why: "",
         }
     }
@@ -184,6 +190,14 @@ impl Sizing {
             true => format!("it never takes more than {most}, its limit and the table"),
             false => format!("nothing limits it: it takes {most} if its pages do not compress"),
         };
+        if self.is_too_little {
+            return format!(
+                "only {} of pages were measured, less than {:.0} % of RAM, too few to promise a \
+                 gain: plan under the usual load; {most}",
+                bytes(self.measured_bytes),
+                100.0 * PROMISED_FROM
+            );
+        }
         format!(
             "{when} holds {} of pages and takes {} of RAM for them and its table, a gain of {}; \
              {most}",
@@ -192,6 +206,11 @@ impl Sizing {
             signed(self.gains_bytes)
         )
     }
+}
+
+/// Whether so little of RAM was measured that no gain follows from it.
+pub fn is_too_little(measured_bytes: u64, ram_bytes: u64) -> bool {
+    (measured_bytes as f64) < PROMISED_FROM * ram_bytes as f64
 }
 
 /// A ratio as a basis has it, to the tenth: the same digits wherever it is told.

@@ -54,6 +54,8 @@ fn amount(least: &Least, store: u64) -> String {
     let most = bytes(least.bytes + store);
     match (least.resolved, least.does_not_bytes) {
         (_, 0) => format!("at most {most}"),
+        // Between its use and a limit that was too small none was tried.
+        (true, low) if least.unlimited => format!("{} to {most}", bytes(low + store)),
         (true, _) => format!("at least {most}"),
         (false, low) => format!("{} to {most}", bytes(low + store)),
     }
@@ -85,7 +87,9 @@ fn answer(search: &SizeSearch) -> String {
     let mut parts: Vec<String> = without
         .map(|least| {
             let too_little = match (least.resolved, least.does_not_bytes) {
-                (true, low @ 1..) => format!(" ({} is too little)", bytes(low)),
+                (true, low @ 1..) if !least.unlimited => {
+                    format!(" ({} is too little)", bytes(low))
+                }
                 _ => String::new(),
             };
             format!("{} of RAM without swap{too_little}", amount(least, 0))
@@ -379,6 +383,10 @@ fn facts(search: &SizeSearch) -> String {
     let time = search.unlimited_s().map_or(String::new(), |time| {
         format!(" and takes {}", seconds(time))
     });
+    let workload = match search.workload == search.case().name {
+        true => String::new(),
+        false => format!("{}. ", search.workload),
+    };
     let own = match search.footprint_bytes {
         ..=NEEDED_LEAST => String::new(),
         own => format!(
@@ -399,9 +407,8 @@ fn facts(search: &SizeSearch) -> String {
         }
     };
     format!(
-        "{}. Without a limit it uses {}{own}{time}. A \
+        "{workload}Without a limit it uses {}{own}{time}. A \
          limit is enough if the job takes at most {} longer{steady}. {basis}.",
-        search.workload,
         bytes(search.peak_bytes),
         percent(asked.slowdown)
     )

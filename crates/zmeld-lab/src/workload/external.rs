@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::shell;
 
 /// A command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -54,9 +55,10 @@ impl ExternalCommand {
             })
     }
 
-    /// What is run.
-    pub(crate) fn name(&self) -> String {
-        shown(&self.command.join(" "))
+    /// What is run, as a shell takes it.
+    pub fn name(&self) -> String {
+        let words: Vec<String> = self.command.iter().map(|it| shell::word(it)).collect();
+        shown(&words.join(" "))
     }
 }
 

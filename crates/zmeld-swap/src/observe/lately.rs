@@ -268,11 +268,16 @@ impl Lately {
         self.rose(BY_EXPERIMENTS)
     }
 
+    /// Kills in experiments since boot.
+    pub fn experiment_kills_of_boot(&self) -> u64 {
+        self.counters.get(BY_EXPERIMENTS).copied().unwrap_or(0)
+    }
+
     /// Kills since boot of which nobody noted when, those by experiments apart.
     pub fn undated_oom_kills(&self) -> u64 {
-        let counted = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let all = self.counters.get("oom_kill").copied().unwrap_or(0);
         match self.since {
-            Since::Unknown => counted("oom_kill").saturating_sub(counted(BY_EXPERIMENTS)),
+            Since::Unknown => all.saturating_sub(self.experiment_kills_of_boot()),
             Since::Boot | Since::Note => 0,
         }
     }

@@ -232,13 +232,18 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Whether this machine runs systemd, so that enable can set anything up.
+pub fn runs_systemd() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
 fn by_root_under_systemd(command: &str, with_openrc: &str, dry: bool) -> anyhow::Result<Host> {
     let is_root = rustix::process::geteuid().is_root();
     if !dry && !is_root {
         let what = command.to_owned();
         return Err(zmeld_swap::setup::Error::Privilege { what, is_root }.into());
     }
-    if !Path::new("/run/systemd/system").is_dir() {
+    if !runs_systemd() {
         bail!("this machine does not run systemd; with OpenRC: {with_openrc}");
     }
     Ok(Host::here())

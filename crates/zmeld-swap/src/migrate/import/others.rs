@@ -103,8 +103,8 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
     }
     if is_there(EARLYOOM) {
         into.left.push(format!(
-            "{EARLYOOM}: {FROM_EARLYOOM}; a line [watch.guard] in /etc/zmeld.toml has the guard's \
-             defaults"
+            "{EARLYOOM}: {FROM_EARLYOOM}; the line [watch.guard] in /etc/zmeld.toml gives a guard \
+             with its defaults"
         ));
     }
     let agent = lines(root, Path::new(AGENT.0)).ok().flatten();

@@ -37,7 +37,10 @@ pub(super) fn unattributed_oom_kills(view: &View) -> Option<Finding> {
         let found = Finding::of_machine(
             "memory",
             format!("{kills} program{were} killed for memory since boot, at unknown times"),
-            "",
+            match view.now.lately.experiment_kills_of_boot() {
+                0 => String::new(),
+                more => format!("{} more in experiments of zmeld bench", count(more)),
+            },
             "dmesg | grep -i 'killed process' says when, as far back as its log goes; zmeld watch, \
              or root's zmeld status --check, notes the next ones",
         );

@@ -339,8 +339,9 @@ fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()>
         if !external.is_there() {
             anyhow::bail!("cannot start {program}: No such file or directory");
         }
+        let name = external.name();
         case.workload = Workload::Command(external);
-        case.name = command.join(" ");
+        case.name = name;
         case.full = None;
         recipe.name.clone_from(&case.name);
         recipe.about.clear();

@@ -25,6 +25,7 @@ use zmeld_swap::status::config_check::{of_rules, room_for};
 use zmeld_swap::status::profile::Profile;
 
 use crate::args::no_machine;
+use crate::commands::enable::runs_systemd;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -569,9 +570,13 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         Some(_) => format!("{} so", to.kind.name()),
         None => words,
     };
+    let at_boot = match runs_systemd() {
+        true => ", sudo zmeld enable at every boot",
+        false => "",
+    };
     let text = format!(
-        "sudo zmeld up sets up {what} until the next boot, sudo zmeld enable at every boot; zmeld \
-         plan shows each step, zmeld down takes them back."
+        "sudo zmeld up sets up {what} until the next boot{at_boot}; zmeld plan shows each step, zmeld \
+         down takes them back."
     );
     Advice::new(AdviceKind::Do, "setup", text)
 }

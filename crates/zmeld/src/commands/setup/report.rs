@@ -12,6 +12,8 @@ use zmeld_swap::setup::plan::{tunables, Plan};
 use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
 
+use crate::commands::enable::runs_systemd;
+
 /// Body of a plan. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct PlanBody<'a> {
@@ -58,9 +60,6 @@ pub struct PlanBody<'a> {
 }
 
 const SET_SWAPPINESS: &str = "set vm.swappiness";
-/// How long what is set up holds.
-const LASTS: &str =
-    "all of it holds until zmeld down or the next boot (zmeld enable: at every boot)";
 
 pub fn steps_table(body: &PlanBody<'_>) -> Table {
     let groups = body.plan.groups.iter();
@@ -134,10 +133,15 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (_, Some(tiers)) => format!("zmeld up would set up {tiers}. It would"),
             (_, None) => "zmeld up would".to_owned(),
         };
+        let at_boot = match body.is_here && !runs_systemd() {
+            true => "",
+            false => " (zmeld enable: at every boot)",
+        };
+        let lasts = format!("all of it holds until zmeld down or the next boot{at_boot}");
         let steps = match (plan.undone.len(), left) {
-            (0, 1) => format!("take 1 step: {}; {LASTS}.", open[0]),
-            (0, 2) => format!("take 2 steps: {}; {LASTS}.", open.join(", and ")),
-            (0, _) => format!("take {left} steps; {LASTS}."),
+            (0, 1) => format!("take 1 step: {}; {lasts}.", open[0]),
+            (0, 2) => format!("take 2 steps: {}; {lasts}.", open.join(", and ")),
+            (0, _) => format!("take {left} steps; {lasts}."),
             (1, _) => format!("take back 1 step and take {left}."),
             (undone, _) => format!("take back {undone} steps and take {left}."),
         };
@@ -222,9 +226,16 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         (Some(sizing), _) => sizing.words(),
         (None, pool) => pool.as_ref()?.words(),
     };
-    let text = match &*begun(body).join(", ") {
-        "" => text,
-        on => format!(
+    let text = match (&*begun(body).join(", "), &recommendation.pool) {
+        ("", _) => text,
+        // Its ratio is no guess any more.
+        (on, Some(pool)) => format!(
+            "on already: {on}. Its pool takes at most {} of RAM ({} %), and what does not fit goes to \
+             disk; zmeld status says what it saves today",
+            bytes(pool.limit_bytes),
+            pool.limit_percent
+        ),
+        (on, None) => format!(
             "{text}. No new gain where it is on already: {on}; zmeld status has today's ratio"
         ),
     };
