@@ -86,10 +86,10 @@ fn block(block: &Block) -> Markup {
 
 /// Running text with its code spans.
 fn running(content: &str) -> Markup {
-    let content = text::running(content).replace(" %", text::TOGETHER);
+    let content = text::running(content);
     html! {
         @for (piece, is_code) in text::code_spans(&content) {
-            @if is_code { code { (piece) } } @else { (piece) }
+            @if is_code { code { (piece) } } @else { (text::together(piece)) }
         }
     }
 }

@@ -30,15 +30,25 @@ pub fn widest(texts: impl IntoIterator<Item = impl AsRef<str>>) -> usize {
 /// that is longer than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    wrap_into(&mut lines, &text.replace(" %", TOGETHER), width, width);
+    wrap_into(&mut lines, &together(text), width, width);
+    let apart = |line: String| line.replace("\u{a0}%", " %");
+    let lines = lines.into_iter().map(apart);
     lines
-        .iter()
-        .map(|line| line.replace(TOGETHER, " %"))
+        .map(|it| it.trim_end_matches('\u{a0}').to_owned())
         .collect()
 }
 
-/// A percent sign that stays with its number.
-pub(crate) const TOGETHER: &str = "\u{a0}%";
+/// The text with percent signs that stay with their numbers.
+pub(crate) fn together(text: &str) -> String {
+    let mut parts = text.split(" %");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_of_number = out.ends_with(|it: char| it.is_ascii_digit());
+        out.push_str(if is_of_number { "\u{a0}%" } else { " %" });
+        out.push_str(part);
+    }
+    out
+}
 
 /// The same at `at` columns, and at fewer where that is too wide: the library adds up the widths
 /// of characters, and a sequence of them (of emoji) may be wider.

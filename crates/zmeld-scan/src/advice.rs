@@ -80,7 +80,7 @@ fn choose(result: &ScanResult) -> Option<(&CodecResult, String)> {
     let limit = format!("{:.0} % of a core", 100.0 * CPU_SHARE_MAX);
     let cheap = usable().filter(|codec| codec.cpu_share() <= CPU_SHARE_MAX);
     if let Some(codec) = cheap.max_by(by_ratio) {
-        let why = format!("the best ratio of the codecs that take at most {limit}");
+        let why = format!("the best ratio of those measured that take at most {limit}");
         return Some((codec, why));
     }
     let cheapest = usable().min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share()))?;

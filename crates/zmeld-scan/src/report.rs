@@ -510,7 +510,8 @@ fn program_section(result: &ScanResult, asked: Asked) -> Section {
         false => (pages.same_filled, "the latter"),
     };
     let counted = match counted {
-        (0, _) => String::new(),
+        // Too few to be seen in the ratio.
+        (few, _) if 100 * few < pages.total => String::new(),
         (_, which) => format!(" (the table of codecs counts {which}, so its ratio is higher)"),
     };
     table.note(format!(

@@ -23,8 +23,7 @@ pub enum CodecVerdict {
     Codec {
         /// Its name.
         name: String,
-        /// Bytes of pages for each byte of memory used, to the tenth: what follows from
-        /// two measurements of one machine is to be the same.
+        /// Bytes of pages for each byte of memory used, to the hundredth.
         ratio: f64,
         /// Bytes of the pages that it was measured on.
         bytes: u64,

@@ -116,7 +116,7 @@ fn ram(
         if choice.codec.is_none() && !codecs.iter().any(|codec| codec == "zstd") {
             why += match codecs.is_empty() {
                 true => "",
-                false => ": the best of this kernel's, which has no zstd",
+                false => ": the best of those measured; this kernel has no zstd",
             };
         }
         say("codec", why);

@@ -9,7 +9,7 @@ use crate::advice::codec::CodecVerdict;
 use crate::advice::machine::Machine;
 use crate::advice::meld;
 use crate::advice::module::{way_to_module, ModulePresence};
-use crate::advice::size::{tenths, Sizing, RATIO_ASSUMED};
+use crate::advice::size::{is_too_little, tenths, Sizing, RATIO_ASSUMED};
 use crate::codec::Codec;
 use crate::location::Location;
 use crate::tier::{RamDriver, Size, SlotTable, TierKind};
@@ -45,6 +45,9 @@ pub struct Pool {
     /// On how many bytes of them.
     #[serde(skip)]
     pub measured_bytes: u64,
+    /// Whether those were too few for a gain to be promised.
+    #[serde(skip)]
+    pub is_too_little: bool,
     /// The allocator of its pages, where that bounds the ratio: `zbud` keeps two in a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounded_by: Option<String>,
@@ -88,6 +91,9 @@ impl Pool {
             ratio: counted,
             measured: ratio.is_some(),
             measured_bytes: measured.basis().map_or(0, |basis| basis.bytes),
+            is_too_little: measured
+                .basis()
+                .is_some_and(|basis| is_too_little(basis.bytes, ram_bytes)),
             bounded_by: bound.map(|(name, _)| name.to_owned()),
             bounded_by_swap_bytes: by_swap,
         })
@@ -95,6 +101,15 @@ impl Pool {
 
     /// The expected gain, in a sentence.
     pub fn words(&self) -> String {
+        if self.measured && self.is_too_little {
+            return format!(
+                "only {} of pages were measured, too few to promise a gain: plan under the usual \
+                 load; the pool takes at most {} of RAM, {} %, and what does not fit goes to disk",
+                bytes(self.measured_bytes),
+                bytes(self.limit_bytes),
+                self.limit_percent
+            );
+        }
         let ratio = tenths(self.ratio);
         let basis = match (&self.bounded_by, self.measured) {
             (Some(zpool), _) => {

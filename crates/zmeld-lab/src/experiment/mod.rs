@@ -34,6 +34,7 @@ pub use crate::variant::TakingBack;
 use crate::variant::{self, size, RunSize, SizeBases, Variant};
 use crate::vm::host::BootImage;
 use crate::vm::{GuestClock, World};
+use crate::workload::Workload;
 pub use lock::{running, Running};
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedVariant};
 use run::MeasuredRun;
@@ -453,6 +454,11 @@ impl Lab<'_> {
     ) -> Result<(), Error> {
         if experiment.facts(&case.name).is_some() {
             return Ok(());
+        }
+        if let Workload::Command(command) = &case.workload {
+            if let (Some(package), false) = (&command.package, command.is_there()) {
+                return Err(run::not_installed(&command.command[0], package));
+            }
         }
         let ram = experiment.machine.ram_bytes;
         let boot_image = match case.machine.is_some() {

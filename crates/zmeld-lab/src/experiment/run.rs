@@ -251,10 +251,7 @@ fn finish(
         return match (ended.code, workload) {
             // It could not even be started.
             (Some(126 | 127), Workload::Command(command)) => Err(match &command.package {
-                Some(package) => Error::Missing(format!(
-                    "{} is not installed: install {package}",
-                    command.command[0]
-                )),
+                Some(package) => not_installed(&command.command[0], package),
                 // Whoever named it may have written it wrongly; the supervisor's line names it.
                 None => {
                     let own = complained.trim().strip_prefix("zmeld: ");
@@ -390,6 +387,11 @@ impl<'a> RunObserver<'a> {
             }
         }
     }
+}
+
+/// A program that a package would bring.
+pub(super) fn not_installed(program: &str, package: &str) -> Error {
+    Error::Missing(format!("{program} is not installed: install {package}"))
 }
 
 impl MeasuredRun {

@@ -55,9 +55,11 @@ fn amount(least: &Least, store: u64) -> String {
     match (least.resolved, least.does_not_bytes) {
         (_, 0) => format!("at most {most}"),
         // Between its use and a limit that was too small none was tried.
-        (true, low) if least.unlimited => format!("{} to {most}", bytes(low + store)),
+        (true, low) if least.unlimited => {
+            format!("more than {}, at most {most}", bytes(low + store))
+        }
         (true, _) => format!("at least {most}"),
-        (false, low) => format!("{} to {most}", bytes(low + store)),
+        (false, low) => format!("more than {}, at most {most}", bytes(low + store)),
     }
 }
 
@@ -70,7 +72,7 @@ fn answer(search: &SizeSearch) -> String {
     if found.is_empty() {
         return match search.is_too_small() {
             true => format!(
-                "`{name}` needs less than {} of RAM, the smallest limit that is tried: nothing was \
+                "`{name}` needs no more than {} of RAM, the smallest limit that is tried: nothing was \
                  compared.",
                 bytes(search.floor_bytes())
             ),
@@ -107,12 +109,7 @@ fn answer(search: &SizeSearch) -> String {
             false => format!("{} with {}{of_store}", amount(least, store), variant.name),
         });
     }
-    // Memory of its own is looked at now and then.
-    let footprint = match search.footprint_bytes {
-        ..=NEEDED_LEAST => String::new(),
-        footprint => format!(", of {} or more of its own,", bytes(footprint)),
-    };
-    format!("`{name}`{footprint} needs {}.", parts.join("; "))
+    format!("`{name}` needs {}.", parts.join("; "))
 }
 
 fn answers_table(search: &SizeSearch) -> Table {

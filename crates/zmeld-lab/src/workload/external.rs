@@ -47,12 +47,8 @@ impl ExternalCommand {
 
     /// Whether its program is there, as far as names tell.
     pub fn is_there(&self) -> bool {
-        self.command
-            .first()
-            .is_some_and(|name| match name.contains('/') {
-                true => std::path::Path::new(name).exists(),
-                false => zmeld_vm::on_path(name).is_some(),
-            })
+        let program = self.command.first();
+        program.is_some_and(|name| zmeld_vm::on_path(name).is_some())
     }
 
     /// What is run, as a shell takes it.

@@ -7,7 +7,7 @@ use super::observation::Observation;
 /// Use of RAM, in bytes. The next three add up to `total_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Accounting {
-    /// RAM that the kernel manages (`MemTotal`): the sum of the next three.
+    /// RAM that the kernel manages (`MemTotal`).
     pub total_bytes: u64,
     /// RAM available without swapping (`MemAvailable`).
     pub available_bytes: u64,

@@ -107,7 +107,7 @@ struct CompareArgs {
     /// Policies, the base first [default: the scenario's]
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...")]
     policies: Vec<String>,
-    /// Replications of each point
+    /// Replications of each point [default: the scenario's, 30 without one]
     #[arg(long, value_name = "N")]
     replications: Option<u64>,
 }

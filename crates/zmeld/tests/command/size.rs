@@ -130,7 +130,7 @@ fn is_shown(path: &Path, result: &Path) {
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("'touches', of "), "{said}");
+    assert!(words.contains("'touches' needs "), "{said}");
     assert!(words.contains(" of RAM without swap"), "{said}");
     assert!(
         said.lines().all(|line| line.chars().count() <= 80),

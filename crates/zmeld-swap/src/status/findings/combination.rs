@@ -26,8 +26,8 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
     ))
 }
 
-/// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands
-/// below, as the plan has it; else the device.
+/// Which of zswap and a device stays: zswap where it is asked for, or where a disk is swapped to,
+/// as the plan has it; else the device.
 fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
@@ -42,7 +42,9 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
             false => view.asked().take_over(),
         };
     }
-    match stands_above_disk(view, swap, device) {
+    let is_disk = |disk: &Swap| !disk.area.is_zvol();
+    let is_meant = view.wanted.accept.contains(&FindingId::LruInversion);
+    match !is_meant && !has_little_disk_swap(view) && view.disks().any(is_disk) {
         true => zswap_instead(view, swap, device),
         false => Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(
             " (and zswap.enabled=0 on the kernel's command line, in place of zswap.enabled=1 \

@@ -186,7 +186,10 @@ impl KeepArgs {
                 let left = left.map_or(String::new(), |left| {
                     format!(", some {} left", zmeld_report::units::duration(left))
                 });
-                line.set(&format!("{done}{of} runs{left}: {what}"));
+                line.set(&match (done, of.is_empty()) {
+                    (0, true) => format!("first run, {what}"),
+                    _ => format!("{done}{of} runs{left}: {what}"),
+                });
             }
             (Event::Ended(kept), Some(file)) if saved.is_ok() => saved = save(file, kept),
             (Event::Tried(kept), Some(file)) if saved.is_ok() => saved = save(file, kept),
@@ -337,7 +340,7 @@ fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()>
             ..ExternalCommand::default()
         };
         if !external.is_there() {
-            anyhow::bail!("cannot start {program}: No such file or directory");
+            anyhow::bail!("cannot start {program}: No such file, nor a program on PATH");
         }
         let name = external.name();
         case.workload = Workload::Command(external);

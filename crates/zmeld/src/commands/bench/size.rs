@@ -29,9 +29,8 @@ how its memory compresses.
 The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 78 runs of 4 s, six minutes), shortened:
 
-  'python3 job.py', of 207 MiB or more of its own, needs at least 207 MiB of RAM
-  without swap (196 MiB is too little); at most 27.1 MiB with zram lzo-rle, 21.3
-  MiB of it the store.
+  'python3 job.py' needs at least 207 MiB of RAM without swap (196 MiB is too
+  little); at most 27.1 MiB with zram lzo-rle, 21.3 MiB of it the store.
 
   variant                          least RAM     store  with store
   no swap         207.4 MiB (196.1 to 207.4)         –     207 MiB

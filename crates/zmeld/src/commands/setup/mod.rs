@@ -571,12 +571,12 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         None => words,
     };
     let at_boot = match runs_systemd() {
-        true => ", sudo zmeld enable at every boot",
+        true => ", sudo zmeld enable does at every boot, too",
         false => "",
     };
     let text = format!(
-        "sudo zmeld up sets up {what} until the next boot{at_boot}; zmeld plan shows each step, zmeld \
-         down takes them back."
+        "sudo zmeld up sets up {what}{at_boot}; zmeld plan shows each step, zmeld down takes them \
+         back."
     );
     Advice::new(AdviceKind::Do, "setup", text)
 }

@@ -60,6 +60,7 @@ pub struct PlanBody<'a> {
 }
 
 const SET_SWAPPINESS: &str = "set vm.swappiness";
+const BACK: &str = "zmeld down takes them back";
 
 pub fn steps_table(body: &PlanBody<'_>) -> Table {
     let groups = body.plan.groups.iter();
@@ -135,13 +136,12 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         };
         let at_boot = match body.is_here && !runs_systemd() {
             true => "",
-            false => " (zmeld enable: at every boot)",
+            false => ", zmeld enable takes them at every boot",
         };
-        let lasts = format!("all of it holds until zmeld down or the next boot{at_boot}");
         let steps = match (plan.undone.len(), left) {
-            (0, 1) => format!("take 1 step: {}; {lasts}.", open[0]),
-            (0, 2) => format!("take 2 steps: {}; {lasts}.", open.join(", and ")),
-            (0, _) => format!("take {left} steps; {lasts}."),
+            (0, 1) => format!("take 1 step: {}; {BACK}{at_boot}.", open[0]),
+            (0, 2) => format!("take 2 steps: {}; {BACK}{at_boot}.", open.join(", and ")),
+            (0, _) => format!("take {left} steps; {BACK}{at_boot}."),
             (1, _) => format!("take back 1 step and take {left}."),
             (undone, _) => format!("take back {undone} steps and take {left}."),
         };
