@@ -223,7 +223,7 @@ pub enum SkipReason {
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SkipReason::Permission => "not permitted",
+            SkipReason::Permission => "not permitted to this user",
             SkipReason::Held => "held up by the process itself",
             SkipReason::NotTried => "not tried: other processes held up the reading",
             SkipReason::Vanished => "gone before it could be read",
