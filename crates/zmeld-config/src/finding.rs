@@ -204,7 +204,8 @@ impl fmt::Display for Finding {
         if let Some(place) = &self.place {
             line += &format!("{place}: ");
         }
-        if !self.about.is_empty() {
+        let begins_with_it = self.what.starts_with(&format!("{} ", self.about));
+        if !self.about.is_empty() && !begins_with_it {
             line += &format!("{}: ", self.about);
         }
         line += &self.what;

@@ -10,6 +10,7 @@ use zmeld_report::{Tone, Unit};
 use zmeld_store::SHARE_BYTES;
 
 use crate::advice::{not_short_here, Advice, AdviceKind};
+use crate::memory::ALL_PROCESSES;
 use crate::programs::INTERVAL_MAX;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
@@ -107,9 +108,8 @@ fn lead(result: &ScanResult) -> String {
         melded => format!(", and {melded} with identical pages melded"),
     };
     let given = pages.given(result.zero_pages_credited);
-    format!(
-        "{prefix}{}{} of pages{} would take {plain} with {} ({}x){and_melded}.",
-        gain_words(result),
+    let figures = format!(
+        "{} of pages{} would take {plain} with {} ({}x){and_melded}.",
         bytes(given * result.page_size),
         if given < pages.total {
             ", those of zeros left out,"
@@ -118,7 +118,13 @@ fn lead(result: &ScanResult) -> String {
         },
         codec.codec,
         size::tenths(codec.effective_ratio),
-    )
+    );
+    let gain = gain_words(result);
+    // Of some processes, they themselves come first.
+    match result.memory.processes > 0 && result.source != ALL_PROCESSES {
+        true => format!("{prefix}{figures} {gain}").trim_end().to_owned(),
+        false => format!("{prefix}{gain}{figures}"),
+    }
 }
 
 /// Whether it says that melding does not pay.

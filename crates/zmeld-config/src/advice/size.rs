@@ -181,7 +181,7 @@ impl Sizing {
                 bytes(self.measured_bytes)
             ),
             (false, _) => {
-                "if pages get 2 times smaller (a guess, nothing was measured; zmeld scan does), the full device"
+                "if pages get 2 times smaller (a guess: nothing, or too little, was measured), the full device"
                     .to_owned()
             }
         };

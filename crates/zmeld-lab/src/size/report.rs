@@ -3,7 +3,7 @@
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::statistics::effect::effect;
 use zmeld_report::statistics::sample::noise;
-use zmeld_report::units::{bytes, percent, ratio, seconds};
+use zmeld_report::units::{bytes, percent, plural, ratio, seconds};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
@@ -269,6 +269,7 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
     undecided.sort_unstable();
     let doubt = match variant.least {
         None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
+        None if search.budget_spent => "missing, no limit was decided in that time".to_owned(),
         None => "missing, no limit was decided".to_owned(),
         Some(least) if least.resolved && least.unlimited => format!(
             "no limit below {} (its use without one) was shown to be enough",
@@ -439,8 +440,13 @@ pub fn document(search: &SizeSearch) -> Document {
     };
     let (unlimited, seed) = (search.unlimited.len(), search.seed);
     let limited = search.progress().0 - unlimited;
-    of_machine(document, &search.machine).provenance(
+    let document = of_machine(document, &search.machine);
+    if search.is_too_small() {
+        return document;
+    }
+    let limits = format!("{steps} limit{}", plural(steps as u64));
+    document.provenance(
         "runs",
-        format!("{limited} with {steps} limits, {unlimited} without, seed {seed}"),
+        format!("{limited} with {limits}, {unlimited} without, seed {seed}"),
     )
 }

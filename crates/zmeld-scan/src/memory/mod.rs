@@ -35,6 +35,7 @@ mod work;
 pub use cold::ColdTracker;
 pub use error::Error;
 pub use file::FileSource;
+pub(crate) use live::ALL_PROCESSES;
 pub use live::{ColdPagesFound, LiveMemory, LiveOptions, Member, SeenFrames, Selection};
 pub use open::open_path;
 pub use source::{

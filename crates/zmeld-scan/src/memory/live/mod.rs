@@ -28,10 +28,13 @@ pub use frames::SeenFrames;
 pub use live_memory::{LiveMemory, LiveOptions, Member};
 pub use processes::Selection;
 
+/// What a scan of the whole machine says that it is of.
+pub(crate) const ALL_PROCESSES: &str = "the memory of all processes";
+
 impl Source for LiveMemory {
     fn describe(&self) -> String {
         match &self.options.selection {
-            Selection::All => "the memory of all processes".to_owned(),
+            Selection::All => ALL_PROCESSES.to_owned(),
             Selection::Pids(pids) if pids.len() == 1 => {
                 format!("the memory of process {}", pids[0])
             }

@@ -68,7 +68,7 @@ impl Imported {
         let tools = tools.filter(|tool| tool.is_for_ram() || !only_for_ram);
         let ways = tools.flat_map(|tool| match tool {
             Tool::ZramGenerator if self.has_mount => {
-                &["remove from zram-generator.conf the sections that tiers below are of, and keep the others"][..]
+                &["remove from zram-generator.conf the sections that the tiers below come from, and keep the others"][..]
             }
             tool => tool.ways_off(),
         });

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{tenths, Sizing};
-use zmeld_config::advice::Recommendation;
+use zmeld_config::advice::{Recommendation, TierKind};
 use zmeld_config::{Finding, Named, Number, RamDriver, Severity, SlotTable, Tier};
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
@@ -124,15 +124,17 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         let measured = body.measured_there.as_ref();
         open.extend(measured.map(|_| format!("{SET_SWAPPINESS} to a measured value")));
         let left = open.len();
+        // Without the options it would do something else.
+        let up = format!("zmeld up{}", body.options);
         let what = match (begun(body), tiers_words(body)) {
             (begun, _) if !begun.is_empty() => {
-                format!("On already: {}. zmeld up would", begun.join(", "))
+                format!("On already: {}. {up} would", begun.join(", "))
             }
             (_, Some(tiers)) if plan.switches_zswap_off() => {
-                format!("zmeld up would switch zswap off and set up {tiers}. It would")
+                format!("{up} would switch zswap off and set up {tiers}. It would")
             }
-            (_, Some(tiers)) => format!("zmeld up would set up {tiers}. It would"),
-            (_, None) => "zmeld up would".to_owned(),
+            (_, Some(tiers)) => format!("{up} would set up {tiers}. It would"),
+            (_, None) => format!("{up} would"),
         };
         let at_boot = match body.is_here && !runs_systemd() {
             true => "",
@@ -164,6 +166,13 @@ fn begun(body: &PlanBody<'_>) -> Vec<String> {
 fn tiers_words(body: &PlanBody<'_>) -> Option<String> {
     if let Some(to) = body.recommendation {
         let is_compressed = to.sizing.is_some() || to.pool.is_some();
+        // A codec that the kernel lacks is none of the steps.
+        let there = &body.plan.machine.zram.codecs;
+        let is_there = |codec: &String| there.is_empty() || there.contains(codec);
+        let mut to = to.clone();
+        if to.kind == TierKind::Zram {
+            to.codec = to.codec.filter(is_there);
+        }
         return is_compressed.then(|| to.words());
     }
     let tiers = sizings_as_written(body).map(|(tier, driver, sizing)| {
@@ -357,6 +366,9 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
             (Some(sizing), None) if !sizing.measured => {
                 "zmeld up measures, and chooses codec, size and limit by that. To keep this plan, \
                  with the kernel's default codec"
+            }
+            (Some(_), _) if !body.options.is_empty() => {
+                "zmeld up without these options chooses what they leave out here. To keep this plan"
             }
             (Some(_), _) => {
                 "zmeld up measures again, and may choose another codec, or a size and limit that \
