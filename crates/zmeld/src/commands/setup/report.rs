@@ -125,7 +125,10 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         open.extend(measured.map(|_| format!("{SET_SWAPPINESS} to a measured value")));
         let left = open.len();
         // Without the options it would do something else.
-        let up = format!("zmeld up{}", body.options);
+        let up = match body.options.is_empty() {
+            true => "zmeld up",
+            false => "With these options zmeld up",
+        };
         let what = match (begun(body), tiers_words(body)) {
             (begun, _) if !begun.is_empty() => {
                 format!("On already: {}. {up} would", begun.join(", "))
