@@ -256,6 +256,7 @@ mod tests {
             // another's.
             &[single, (2, 4096, &[100])][..],
             &[single, (20, 500, &[100])],
+            &[single, (80, 500, &[100])],
             // Of a hundred, ten are large, and none of these is in the sample.
             &[(400, 1, &[1000, 2000, 1500]), (100, 500, &mostly_small)],
             // Few contents, and sizes that have nothing in common.

@@ -181,7 +181,7 @@ impl Sizing {
                 bytes(self.measured_bytes)
             ),
             (false, _) => {
-                "if pages get 2 times smaller (a guess: nothing, or too little, was measured), the full device"
+                "if pages get 2 times smaller (a guess; zmeld scan measures it), the full device"
                     .to_owned()
             }
         };
@@ -213,7 +213,7 @@ pub fn is_too_little(measured_bytes: u64, ram_bytes: u64) -> bool {
     (measured_bytes as f64) < PROMISED_FROM * ram_bytes as f64
 }
 
-/// A ratio as a basis has it, to the tenth: the same digits wherever it is told.
+/// A ratio to the tenth: the same digits wherever it is told.
 pub fn tenths(ratio: f64) -> String {
     format!("{:.1}", (rounded(ratio) * 10.0).round() / 10.0)
 }
@@ -409,8 +409,8 @@ mod tests {
     /// The advice of one is never the fault that another finds.
     #[test]
     fn nothing_that_is_advised_is_oversized() {
-        for thousandths in 1100..=20_000 {
-            let ratio = f64::from(thousandths) / 1000.0;
+        for hundredths in 110..=2000 {
+            let ratio = f64::from(hundredths) / 100.0;
             for ram in [256 << 20, GIB - 12_345, 8 * GIB, 23_999_999_999] {
                 let found = Sizing::advised(table(Zram), ram, basis(rounded(ratio)));
                 let (size, limit) = (found.size_bytes, found.memory_limit_bytes);

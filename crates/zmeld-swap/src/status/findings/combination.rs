@@ -8,8 +8,8 @@ use super::view::View;
 use crate::observe::{Device, Swap};
 use zmeld_config::{Finding, FindingId, Remedy};
 
-/// zswap is on in front of a compressed swap device. Do: zswap alone where a disk is swapped to, as
-/// `plan` has it; else switch it off.
+/// zswap is on in front of a compressed swap device. Do: zswap alone where a disk stands below a
+/// device without writeback; else switch it off.
 pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Option<Finding> {
     let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
     Some(Finding::of_machine(
@@ -26,8 +26,8 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
     ))
 }
 
-/// Which of zswap and a device stays: zswap where it is asked for, or where a disk is swapped to,
-/// as the plan has it; else the device.
+/// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands below a
+/// device that writes nothing back; else the device.
 fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
@@ -42,9 +42,7 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
             false => view.asked().take_over(),
         };
     }
-    let is_disk = |disk: &Swap| !disk.area.is_zvol();
-    let is_meant = view.wanted.accept.contains(&FindingId::LruInversion);
-    match !is_meant && !has_little_disk_swap(view) && view.disks().any(is_disk) {
+    match stands_above_disk(view, swap, device) {
         true => zswap_instead(view, swap, device),
         false => Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(
             " (and zswap.enabled=0 on the kernel's command line, in place of zswap.enabled=1 \

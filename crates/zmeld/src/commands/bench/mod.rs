@@ -340,7 +340,7 @@ fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()>
             ..ExternalCommand::default()
         };
         if !external.is_there() {
-            anyhow::bail!("cannot start {program}: No such file, nor a program on PATH");
+            anyhow::bail!("cannot start {program}: No such file or program");
         }
         let name = external.name();
         case.workload = Workload::Command(external);

@@ -139,12 +139,13 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (_, Some(tiers)) => format!("{up} would set up {tiers}. It would"),
             (_, None) => format!("{up} would"),
         };
-        let at_boot = match body.is_here && !runs_systemd() {
+        // enable takes none of these options.
+        let at_boot = match body.is_here && !runs_systemd() || !body.options.is_empty() {
             true => "",
             false => ", zmeld enable takes them at every boot",
         };
         let steps = match (plan.undone.len(), left) {
-            (0, 1) => format!("take 1 step: {}; {BACK}{at_boot}.", open[0]),
+            (0, 1) => format!("take 1 step: {}; zmeld down takes it back.", open[0]),
             (0, 2) => format!("take 2 steps: {}; {BACK}{at_boot}.", open.join(", and ")),
             (0, _) => format!("take {left} steps; {BACK}{at_boot}."),
             (1, _) => format!("take back 1 step and take {left}."),
@@ -371,7 +372,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
                  with the kernel's default codec"
             }
             (Some(_), _) if !body.options.is_empty() => {
-                "zmeld up without these options chooses what they leave out here. To keep this plan"
+                "zmeld up without these options may set up something else. To keep this plan"
             }
             (Some(_), _) => {
                 "zmeld up measures again, and may choose another codec, or a size and limit that \
