@@ -4,6 +4,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
+use crate::Host;
+
+/// Whether systemd runs the machine (sd_booted(3)).
+pub fn runs_systemd(host: &Host) -> bool {
+    host.exists("/run/systemd/system")
+}
+
 /// Whether what is done at such intervals has its turn.
 pub fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
     last.is_none_or(|last| now.duration_since(last) >= every)

@@ -24,11 +24,10 @@ pub(crate) const INTERVAL_MAX: f64 = 0.25;
 /// Sums over contents of a class: those that stand in the program about equally often.
 #[derive(Clone, Copy, Default)]
 struct Class {
-    pages: f64,
-    /// Of the squares of a content's pages.
-    squares: f64,
-    sampled_pages: f64,
-    sampled_squares: f64,
+    /// Of the pages of those outside of the sample, and of their squares.
+    pages_left: f64,
+    squares_left: f64,
+    /// How many are in the sample.
     sampled: f64,
     /// Of sizes of sampled contents, and of their squares.
     sizes: f64,
@@ -57,16 +56,16 @@ impl Contents {
     /// Adds a content that stands in so many of its pages.
     fn add(&mut self, pages: u64) {
         let class = self.class(pages);
-        class.pages += pages as f64;
-        class.squares += (pages * pages) as f64;
+        class.pages_left += pages as f64;
+        class.squares_left += (pages * pages) as f64;
     }
 
     /// The size of one that was added and is in the sample.
     fn sample(&mut self, pages: u64, size: u32) {
         let size = f64::from(size);
         let class = self.class(pages);
-        class.sampled_pages += pages as f64;
-        class.sampled_squares += (pages * pages) as f64;
+        class.pages_left -= pages as f64;
+        class.squares_left -= (pages * pages) as f64;
         class.sampled += 1.0;
         class.sizes += size;
         class.sizes_squared += size * size;
@@ -86,9 +85,8 @@ impl Contents {
         let of_all = sum(|it| it.sizes_squared) - sum(|it| it.sizes) * overall;
         let of_all = of_all.max(0.0) / (all_sampled - 1.0).max(1.0);
         let (mut total, mut variance, mut unknown) = (self.bytes, 0.0, 0.0);
-        let with_rest = |it: &&Class| it.pages > it.sampled_pages;
-        for class in self.classes.iter().filter(with_rest) {
-            let left = class.pages - class.sampled_pages;
+        for class in &self.classes {
+            let left = class.pages_left;
             if class.sampled < CONTENTS_OF_CLASS_MIN {
                 total += left * overall;
                 unknown += left * page_size as f64;
@@ -96,14 +94,12 @@ impl Contents {
             }
             let mean = class.sizes / class.sampled;
             let spread = (class.sizes_squared - class.sizes * mean).max(0.0);
-            let squares_left = class.squares - class.sampled_squares;
             // Few may be alike by chance.
             let of_class = (spread + ALIKE * of_all) / (class.sampled - 1.0 + ALIKE);
             total += left * mean;
-            variance += of_class * (squares_left + left * left / class.sampled);
+            variance += of_class * (class.squares_left + left * left / class.sampled);
         }
-        let is_whole = self.classes.iter().filter(with_rest).count() == 0;
-        if is_whole {
+        if sum(|it| it.pages_left) == 0.0 {
             return (all_sampled > 0.0).then_some(total);
         }
         let half_width = 1.96 * variance.sqrt() + unknown;
@@ -160,8 +156,11 @@ pub(crate) fn programs(
     let of_owner: Vec<usize> = of_owner.collect();
     // Of each program, its pages of a content.
     let by_program = |group: &[PageRecord]| -> Vec<(usize, u64)> {
+        let Some(first) = group.first() else {
+            return Vec::new();
+        };
         let place = |owner: u32| of_owner.get(owner as usize).copied();
-        let owner = counter.owner(&group[0]);
+        let owner = counter.owner(first);
         let is_alike = |it: &PageRecord| counter.owner(it) == owner && !it.origin.maybe_shared();
         if group.len() == 1 || group.iter().all(is_alike) {
             let pages = group.len() as u64;
@@ -183,12 +182,7 @@ pub(crate) fn programs(
         }
     }
     for (hash, size) in sizes {
-        let group = sorted.find(*hash);
-        let of_one = match group {
-            [] => Vec::new(),
-            group => by_program(group),
-        };
-        for (place, pages) in of_one {
+        for (place, pages) in by_program(sorted.find(*hash)) {
             found[place].2.sample(pages, *size);
         }
     }

@@ -21,7 +21,7 @@ pub const UNMEASURED_PERCENT: u32 = 50;
 /// is larger than where nothing was.
 pub const BASIS_MIN_PERCENT: u32 = 25;
 /// The share of RAM that has to be measured before a gain is promised.
-pub const PROMISED_FROM: f64 = 0.01;
+const PROMISED_FROM: f64 = 0.01;
 /// Sizes that are advised, in percent of RAM.
 const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages

@@ -54,12 +54,9 @@ fn amount(least: &Least, store: u64) -> String {
     let most = bytes(least.bytes + store);
     match (least.resolved, least.does_not_bytes) {
         (_, 0) => format!("at most {most}"),
-        // Between its use and a limit that was too small none was tried.
-        (true, low) if least.unlimited => {
-            format!("more than {}, at most {most}", bytes(low + store))
-        }
-        (true, _) => format!("at least {most}"),
-        (false, low) => format!("more than {}, at most {most}", bytes(low + store)),
+        // Of its use without a limit nobody knows whether less would be enough.
+        (true, _) if !least.unlimited => format!("at least {most}"),
+        (_, low) => format!("more than {}, at most {most}", bytes(low + store)),
     }
 }
 
@@ -267,6 +264,9 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
     let undecided = undecided.filter(|step| step.verdict == Verdict::Undecided);
     let mut undecided: Vec<u64> = undecided.map(|step| step.limit_bytes).collect();
     undecided.sort_unstable();
+    let slowdown = percent(search.question.slowdown);
+    let open =
+        |limits| format!("with {limits} it is undecided whether the slowdown exceeds {slowdown}");
     let doubt = match variant.least {
         None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
         None if search.budget_spent => "missing, no limit was decided in that time".to_owned(),
@@ -276,42 +276,27 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
             bytes(least.bytes)
         ),
         Some(least) if least.resolved => return None,
-        Some(least) => {
-            let limits = match undecided[..] {
-                [] => return Some(not_finished(variant, &least)),
-                [one] => bytes(one),
-                [low, .., high] => format!(
-                    "{} limits from {} to {}",
-                    undecided.len(),
+        Some(least) => match undecided[..] {
+            [] => format!("not finished; {} is known to be enough", bytes(least.bytes)),
+            [one] => open(bytes(one)),
+            [low, .., high] => {
+                let all = undecided.len();
+                open(format!(
+                    "{all} limits from {} to {}",
                     bytes(low),
                     bytes(high)
-                ),
-            };
-            format!(
-                "with {limits} it is undecided whether the slowdown exceeds {}",
-                percent(search.question.slowdown)
-            )
-        }
+                ))
+            }
+        },
     };
     Some(format!("{}: {doubt}.", variant.name))
 }
 
-fn not_finished(variant: &VariantSearch, least: &Least) -> String {
-    let enough = bytes(least.bytes);
-    format!(
-        "{}: not finished; {enough} is known to be enough.",
-        variant.name
-    )
-}
-
-/// Limits with a time.
-fn drawn(search: &SizeSearch) -> impl Iterator<Item = &Step> {
+/// RAM against slowdown, a line for each variant; none where no limit has a time.
+fn plot(search: &SizeSearch) -> Option<Lines> {
     let steps = search.variants.iter().flat_map(|it| &it.steps);
-    steps.filter(|step| step.slowdown.value.is_finite())
-}
-
-/// RAM against slowdown, a line for each variant.
-fn plot(search: &SizeSearch) -> Lines {
+    let drawn = steps.filter(|step| step.slowdown.value.is_finite());
+    let least = drawn.map(|step| step.limit_bytes).min()? as f64;
     let of = match search.question.basis {
         Basis::Group => "RAM of the control group",
         Basis::Machine => "RAM of the machine, store included",
@@ -323,8 +308,7 @@ fn plot(search: &SizeSearch) -> Lines {
     );
     let peak = search.peak_bytes as f64;
     let asked = 1.0 + search.question.slowdown;
-    let least = drawn(search).map(|step| step.limit_bytes as f64);
-    let ends = [least.fold(peak, f64::min), peak];
+    let ends = [least.min(peak), peak];
     for variant in search.variants.iter().filter(|it| !it.steps.is_empty()) {
         let mut points: Vec<(f64, Estimate)> = variant
             .steps
@@ -336,10 +320,8 @@ fn plot(search: &SizeSearch) -> Lines {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines = lines.band(&variant.name, points);
     }
-    lines.series(
-        &format!("allowed: {}", ratio(asked)),
-        ends.map(|at| (at, asked)),
-    )
+    let allowed = format!("allowed: {}", ratio(asked));
+    Some(lines.series(&allowed, ends.map(|at| (at, asked))))
 }
 
 /// The interval of a step, not to infinity, which no plot has room for; none where there are too few
@@ -419,34 +401,34 @@ pub fn document(search: &SizeSearch) -> Document {
     } else if search.budget_spent {
         lead += " (The time ran out before every variant had its answer.)";
     }
+    let document = of_machine(
+        Document::new("zmeld bench size").lead(lead),
+        &search.machine,
+    );
+    if search.is_too_small() {
+        return document;
+    }
     let mut section = Section::new("");
     if search.peak_bytes > 0 {
         section = section.paragraph(facts(search));
     }
-    if drawn(search).next().is_some() {
-        section = section.plot(plot(search));
+    if let Some(plot) = plot(search) {
+        section = section.plot(plot);
     }
     section = section.table(answers_table(search));
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
     }
-    let document = Document::new("zmeld bench size").lead(lead);
     let steps: usize = search.variants.iter().map(|it| it.steps.len()).sum();
-    let document = match search.is_too_small() {
-        true => document,
-        false => document
-            .section(section)
-            .section(Section::new("Limits").table(steps_table(search))),
-    };
     let (unlimited, seed) = (search.unlimited.len(), search.seed);
     let limited = search.progress().0 - unlimited;
-    let document = of_machine(document, &search.machine);
-    if search.is_too_small() {
-        return document;
-    }
     let limits = format!("{steps} limit{}", plural(steps as u64));
-    document.provenance(
-        "runs",
-        format!("{limited} with {limits}, {unlimited} without, seed {seed}"),
-    )
+    let limits_section = Section::new("Limits").table(steps_table(search));
+    document
+        .section(section)
+        .section(limits_section)
+        .provenance(
+            "runs",
+            format!("{limited} with {limits}, {unlimited} without, seed {seed}"),
+        )
 }

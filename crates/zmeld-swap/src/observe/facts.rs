@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::service::runs_systemd;
 use zmeld_linux::Host;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Facts {
             is_here: host.is_here(),
             units,
             services: match () {
-                _ if host.exists("/run/systemd/system") => Services::Systemd,
+                _ if runs_systemd(host) => Services::Systemd,
                 _ if host.exists("/run/openrc") => Services::OpenRc,
                 _ => Services::Unknown,
             },

@@ -13,6 +13,7 @@ use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::fstab::Fstab;
 use zmeld_linux::root_owned::{self, Pinned};
+use zmeld_linux::service::runs_systemd;
 use zmeld_linux::{Host, HostError};
 use zmeld_swap::migrate::units::{units, Maker};
 
@@ -232,21 +233,17 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Whether this machine runs systemd, so that enable can set anything up.
-pub fn runs_systemd() -> bool {
-    Path::new("/run/systemd/system").is_dir()
-}
-
 fn by_root_under_systemd(command: &str, with_openrc: &str, dry: bool) -> anyhow::Result<Host> {
     let is_root = rustix::process::geteuid().is_root();
     if !dry && !is_root {
         let what = command.to_owned();
         return Err(zmeld_swap::setup::Error::Privilege { what, is_root }.into());
     }
-    if !runs_systemd() {
+    let host = Host::here();
+    if !runs_systemd(&host) {
         bail!("this machine does not run systemd; with OpenRC: {with_openrc}");
     }
-    Ok(Host::here())
+    Ok(host)
 }
 
 /// This program, where root alone may change it: it runs at every boot.

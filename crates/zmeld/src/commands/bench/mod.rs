@@ -342,9 +342,8 @@ fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()>
         if !external.is_there() {
             anyhow::bail!("cannot start {program}: No such file or program");
         }
-        let name = external.name();
+        case.name = external.name();
         case.workload = Workload::Command(external);
-        case.name = name;
         case.full = None;
         recipe.name.clone_from(&case.name);
         recipe.about.clear();

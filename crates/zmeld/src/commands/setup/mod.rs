@@ -16,6 +16,7 @@ use clap::Args;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::{Choice, CodecVerdict, Facts, Recommendation, Recommended, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, Severity, Size, Swappiness};
+use zmeld_linux::service::runs_systemd;
 use zmeld_linux::{file, meminfo, shell, Host};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::setup::journal::State;
@@ -25,7 +26,6 @@ use zmeld_swap::status::config_check::{of_rules, room_for};
 use zmeld_swap::status::profile::Profile;
 
 use crate::args::no_machine;
-use crate::commands::enable::runs_systemd;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -570,7 +570,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
         Some(_) => format!("{} so", to.kind.name()),
         None => words,
     };
-    let at_boot = match runs_systemd() {
+    let at_boot = match runs_systemd(host) {
         true => ", sudo zmeld enable does at every boot, too",
         false => "",
     };

@@ -5,14 +5,14 @@ use zmeld_config::advice::machine::not_short;
 use zmeld_config::advice::size::{tenths, Sizing};
 use zmeld_config::advice::{Recommendation, TierKind};
 use zmeld_config::{Finding, Named, Number, RamDriver, Severity, SlotTable, Tier};
+use zmeld_linux::service::runs_systemd;
+use zmeld_linux::Host;
 use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::{tunables, Plan};
 use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
-
-use crate::commands::enable::runs_systemd;
 
 /// Body of a plan. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -140,9 +140,10 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (_, None) => format!("{up} would"),
         };
         // enable takes none of these options.
-        let at_boot = match body.is_here && !runs_systemd() || !body.options.is_empty() {
-            true => "",
-            false => ", zmeld enable takes them at every boot",
+        let is_for_enable = body.options.is_empty();
+        let at_boot = match is_for_enable && (!body.is_here || runs_systemd(&Host::here())) {
+            true => ", zmeld enable takes them at every boot",
+            false => "",
         };
         let steps = match (plan.undone.len(), left) {
             (0, 1) => format!("take 1 step: {}; zmeld down takes it back.", open[0]),
