@@ -15,7 +15,7 @@ pub type Metric = (&'static str, fn(&Outcome) -> f64);
 /// Every metric, the study's measure first.
 pub const METRICS: &[Metric] = &[
     ("total_ms", Outcome::total_ms),
-    ("slowdown", Outcome::mean_slowdown),
+    ("slowdown", Outcome::slowdown),
     ("local_share", Outcome::local_share),
     ("accesses", |o| o.accesses),
     ("process_moves_idle", |o| o.counters.process_moves[0] as f64),

@@ -30,8 +30,8 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let precision = precision(&gains[1..], scenario.replications);
     let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
     let tables = Section::new("")
-        .plot(savings(base, &gains))
-        .table(policies_table(base, &gains, runs));
+        .plot(savings(base, &gains, scenario))
+        .table(policies_table(base, &gains, runs, scenario));
     let tables = match at_stake(scenario, runs) {
         Some(words) => tables.paragraph(words),
         None => tables,
@@ -127,8 +127,12 @@ fn samples(scenario: &Scenario) -> Samples {
     }
 }
 
-fn savings(base: PolicyName, gains: &[(PolicyName, Interval)]) -> Bars {
-    let title = format!("Total time saved over {base}, with 95 % intervals (more is better)");
+fn savings(base: PolicyName, gains: &[(PolicyName, Interval)], scenario: &Scenario) -> Bars {
+    let intervals = match samples(scenario) {
+        Samples::Several => ", with 95 % intervals",
+        Samples::Exact | Samples::Single => "",
+    };
+    let title = format!("Total time saved over {base}{intervals} (more is better)");
     let bars = Bars::new(&title, "share of total time", Unit::Fraction);
     gains[1..].iter().fold(bars, |bars, (policy, gain)| {
         bars.bar(policy.as_str(), estimate(*gain))
@@ -154,6 +158,7 @@ fn policies_table(
     base: PolicyName,
     gains: &[(PolicyName, Interval)],
     runs: &Replications,
+    scenario: &Scenario,
 ) -> Table {
     let mut table = zmeld_report::table!("Policies", for &(policy, gain) in gains,
         where {
@@ -170,12 +175,15 @@ fn policies_table(
         Column::count("pages moved").with_interval() => cell(mean("numa_pages_migrated")),
         Column::count("ping-pong pages").with_interval() => cell(mean("ping_pong_pages")),
     );
-    table.note(
-        "Intervals are 95 %. All policies ran the same processes; \"saved\", of total time, compares pair by pair. \
-         Slowdown: a process's time over that which it takes alone with all memory local; the mean \
-         of all processes, which differs widely as some short ones wait long. Ping-pong pages \
-         went back to the node that they had come from.",
-    );
+    let intervals = match samples(scenario) {
+        Samples::Several => "Intervals are 95 %. ",
+        Samples::Exact | Samples::Single => "",
+    };
+    table.note(format!(
+        "{intervals}All policies ran the same processes; \"saved\", of total time, compares pair by pair. \
+         Slowdown: the processes' time from submission to end, over that which they take alone with \
+         all memory local. Ping-pong pages went back to the node that they had come from."
+    ));
     table
 }
 

@@ -2,7 +2,7 @@
 //! what they share.
 
 use crate::scenario::Scenario;
-use zmeld_report::statistics::mean::Interval;
+use zmeld_report::statistics::mean::{relative_width, Interval};
 use zmeld_report::{units, Cell, Document, Estimate};
 
 pub mod compare;
@@ -43,7 +43,7 @@ pub(crate) const REPLICATIONS_USUAL: u64 = 200;
 /// none where they are as many.
 pub(crate) fn narrower(replications: u64) -> Option<f64> {
     let is_less = (2..REPLICATIONS_USUAL).contains(&replications);
-    is_less.then(|| (REPLICATIONS_USUAL as f64 / replications as f64).sqrt())
+    is_less.then(|| relative_width(replications) / relative_width(REPLICATIONS_USUAL))
 }
 
 pub(crate) fn provenance(document: Document, scenario: &Scenario) -> Document {

@@ -21,7 +21,7 @@ pub fn run(
         PolicyName::NoBalancing => String::new(),
         _ => format!(
             " ({:.2} under {})",
-            base.mean_slowdown(),
+            base.slowdown(),
             PolicyName::NoBalancing
         ),
     };
@@ -31,9 +31,9 @@ pub fn run(
             (
                 "slowdown of processes",
                 format!(
-                    "{:.2} times as long as alone with all memory local, on average{of_base}; {} of all \
-                     processes' time is waiting for a processor",
-                    outcome.mean_slowdown(),
+                    "all together, {:.2} times as long as alone with all memory local{of_base}; {} of \
+                     their time is waiting for a processor",
+                    outcome.slowdown(),
                     units::percent(outcome.queued_share())
                 ),
             ),
@@ -46,14 +46,19 @@ pub fn run(
     let lead = format!(
         "{} This is one run (--number {replication}). {}",
         simulated(&load(scenario)),
-        beside_base(policy, outcome, base)
+        beside_base(scenario, policy, outcome, base)
     );
     let document = Document::new("zmeld numa run").lead(lead).section(section);
     provenance(document, scenario).provenance("replication", replication.to_string())
 }
 
 /// Total time beside that without migration.
-fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String {
+fn beside_base(
+    scenario: &Scenario,
+    policy: PolicyName,
+    outcome: &Outcome,
+    base: &Outcome,
+) -> String {
     let took = |outcome: &Outcome| {
         format!(
             "{} in all, with {} of accesses local",
@@ -73,11 +78,20 @@ fn beside_base(policy: PolicyName, outcome: &Outcome, base: &Outcome) -> String 
         saved if saved >= 0.0 => format!("saves {}", units::percent(saved)),
         saved => format!("takes {} longer", units::percent(-saved)),
     };
+    let chance = match scenario.case.workload.is_random() {
+        true => {
+            "The difference of one run is no measure, since a policy changes the order in which \
+             processes run: zmeld numa compare --replications 10 with the same options says what is \
+             chance."
+        }
+        false => {
+            "Nothing is random in this load, so one run is enough; zmeld numa compare sets all \
+             policies side by side."
+        }
+    };
     format!(
         "Under {policy} it takes {}. Without migration ({}) the same processes take {took_base}: \
-         {policy} {change}. The difference of one run is no measure, since a policy changes the order \
-         in which processes run: zmeld numa compare --replications 10 with the same options says \
-         what is chance.",
+         {policy} {change}. {chance}",
         took(outcome),
         PolicyName::NoBalancing
     )

@@ -30,6 +30,11 @@ impl Interval {
     }
 }
 
+/// How wide a 95 % interval of the mean of so many samples is, over their spread.
+pub fn relative_width(samples: u64) -> f64 {
+    student_t95(samples.saturating_sub(1) as usize) / (samples as f64).sqrt()
+}
+
 /// Two-sided 95 % quantile of Student's t with `freedom` degrees of freedom.
 fn student_t95(freedom: usize) -> f64 {
     StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::NAN, |law| law.inverse_cdf(0.975))
