@@ -62,7 +62,13 @@ pub fn measured(result: &ScanResult) -> CodecVerdict {
             let measured = offered(result).filter(|codec| codec.pages_measured > 0);
             let ratios = measured.map(|codec| codec.effective_ratio);
             let best = ratios.max_by(f64::total_cmp);
-            best.map_or(CodecVerdict::Not, CodecVerdict::NothingToGain)
+            match best {
+                None => CodecVerdict::Not,
+                Some(ratio) if result.is_too_little() => {
+                    CodecVerdict::FewHardlyCompress { ratio, bytes }
+                }
+                Some(ratio) => CodecVerdict::NothingToGain(ratio),
+            }
         }
     }
 }
@@ -118,14 +124,20 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
     let mut advice = Vec::new();
     let to = result.recommendation.as_ref();
     let chosen = choose(result).filter(|_| measured.ratio().is_some());
+    let elsewhere = better_elsewhere(result, measured);
+    let is_elsewhere = elsewhere.is_some();
     match chosen {
         Some((codec, why)) => {
             advice.push(codec_advice(codec, &why, to));
-            let to_size = to.filter(|_| !result.is_too_little());
+            let tells_size = !result.is_too_little() && !result.is_of_some_processes();
+            let to_size = to.filter(|_| tells_size);
             advice.extend(to_size.and_then(size_advice));
-            advice.extend(better_elsewhere(result, measured));
+            advice.extend(elsewhere);
         }
-        None => advice.push(no_codec(result, measured)),
+        None => {
+            advice.push(no_codec(result, measured, is_elsewhere));
+            advice.extend(elsewhere);
+        }
     }
     advice.extend(meld_advice(result, measured));
     let zeros = pages.zero as f64 / pages.total as f64;
@@ -140,7 +152,8 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
             ),
         ));
     }
-    let not_short = not_short_here(result);
+    let gains = is_elsewhere || !matches!(measured, CodecVerdict::NothingToGain(_));
+    let not_short = not_short_here(result).filter(|_| gains);
     advice.extend(not_short.map(|text| Advice::new(AdviceKind::Note, "need", text)));
     advice
 }
@@ -155,14 +168,21 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
     Advice::new(AdviceKind::Nothing, "codec", text.to_owned())
 }
 
-fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
-    let text = if offered(result).next().is_none() {
-        "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
-    } else {
-        let why = measured.why_none();
-        let why =
-            why.unwrap_or_else(|| "No page was compressed, so no codec is advised".to_owned());
-        format!("{why}.")
+fn no_codec(result: &ScanResult, measured: &CodecVerdict, is_elsewhere: bool) -> Advice {
+    let text = match (offered(result).next(), measured) {
+        (None, _) => {
+            "This kernel's zram has none of the codecs that were measured: try --codecs all."
+                .to_owned()
+        }
+        (_, CodecVerdict::NothingToGain(ratio)) if is_elsewhere => format!(
+            "Little to gain with this kernel's codecs: {ratio:.2}x at best, pool overhead included."
+        ),
+        _ => {
+            let why = measured.why_none();
+            let why =
+                why.unwrap_or_else(|| "No page was compressed, so no codec is advised".to_owned());
+            format!("{why}.")
+        }
     };
     Advice::new(AdviceKind::Nothing, "codec", text)
 }
@@ -219,15 +239,30 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
     Some(Advice::new(AdviceKind::Do, "size", text))
 }
 
-/// A codec that this kernel has not got and that would gain clearly more.
+/// A codec that this kernel has not got and that would gain clearly more: the densest of those
+/// that are cheap enough, else the cheapest.
 fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
-    let here = measured.ratio().unwrap_or(1.0);
-    let there = result
-        .codecs
-        .iter()
-        .filter(|codec| codec.offered == Some(false))
-        .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share() <= CPU_SHARE_MAX)
-        .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
+    let here = match measured {
+        CodecVerdict::NothingToGain(ratio) | CodecVerdict::FewHardlyCompress { ratio, .. } => {
+            *ratio
+        }
+        _ => measured.ratio()?,
+    };
+    let codecs = result.codecs.iter();
+    let there: Vec<&CodecResult> = codecs
+        .filter(|it| it.offered == Some(false) && it.gains())
+        .filter(|it| it.effective_ratio > 1.1 * here)
+        .collect();
+    let is_cheap =
+        |it: &&&CodecResult| result.ram_bytes < SMALL_RAM || it.cpu_share() <= CPU_SHARE_MAX;
+    let cheap = there.iter().filter(is_cheap);
+    let densest = cheap.max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio));
+    let cheapest = || {
+        there
+            .iter()
+            .min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share()))
+    };
+    let there = densest.or_else(cheapest)?;
     let loads_modules = result.machine.zmeld != ModulePresence::Impossible;
     let why = match there.codec.starts_with("zword") && loads_modules {
         true => {
@@ -235,17 +270,18 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         }
         false => "this kernel's zram is built without it",
     };
-    (there.effective_ratio > 1.1 * here).then(|| {
-        Advice::new(
-            AdviceKind::Note,
-            "codec",
-            format!(
-                "{} would reach {}x, but {why}.",
-                there.codec,
-                size::tenths(there.effective_ratio)
-            ),
-        )
-    })
+    let ratio = size::tenths(there.effective_ratio);
+    let text = match is_cheap(&there) {
+        true => format!("{} would reach {ratio}x, but {why}.", there.codec),
+        false => format!(
+            "{} would reach {ratio}x, but at {SWAP_MB_PER_S:.0} MB/s it takes {:.0} % of a core (at \
+             most {:.0} % is advised), and {why}.",
+            there.codec,
+            100.0 * there.cpu_share(),
+            100.0 * CPU_SHARE_MAX
+        ),
+    };
+    Some(Advice::new(AdviceKind::Note, "codec", text))
 }
 
 /// Savings of melding, and what melds here.
@@ -272,7 +308,11 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
         ),
     };
     let least = meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64;
-    let text = if matches!(measured, CodecVerdict::TooLittle(_)) {
+    let is_too_little = matches!(
+        measured,
+        CodecVerdict::TooLittle(_) | CodecVerdict::FewHardlyCompress { .. }
+    );
+    let text = if is_too_little {
         format!("These few pages do not say whether melding pays: {figures}.")
     } else if share < meld::WORTH {
         format!(

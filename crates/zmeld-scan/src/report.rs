@@ -10,7 +10,6 @@ use zmeld_report::{Tone, Unit};
 use zmeld_store::SHARE_BYTES;
 
 use crate::advice::{not_short_here, Advice, AdviceKind};
-use crate::memory::ALL_PROCESSES;
 use crate::programs::INTERVAL_MAX;
 use crate::result::CodecResult;
 use crate::{Program, ScanResult};
@@ -31,7 +30,8 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
     let mut document = Document::new(&format!("zmeld scan of {}", result.source))
         .lead(lead(result))
         .section(advice_section(result));
-    if result.recommended.is_some() && !result.is_too_little() {
+    let is_told = result.recommended.is_some() && !result.is_too_little();
+    if is_told && !result.is_of_some_processes() {
         document = document.section(gain_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
@@ -119,11 +119,9 @@ fn lead(result: &ScanResult) -> String {
         codec.codec,
         size::tenths(codec.effective_ratio),
     );
-    let gain = gain_words(result);
-    // Of some processes, they themselves come first.
-    match result.memory.processes > 0 && result.source != ALL_PROCESSES {
-        true => format!("{prefix}{figures} {gain}").trim_end().to_owned(),
-        false => format!("{prefix}{gain}{figures}"),
+    match result.is_of_some_processes() {
+        true => format!("{prefix}{figures} What the machine would gain: zmeld scan."),
+        false => format!("{prefix}{}{figures}", gain_words(result)),
     }
 }
 
@@ -134,8 +132,9 @@ fn melds_nothing(advice: &Advice) -> bool {
 
 /// What the lead promises a gain of.
 fn promised(result: &ScanResult) -> Option<&Sizing> {
+    let is_known = result.recommended.is_some() && !result.is_too_little();
     let to = result.recommendation.as_ref();
-    let to = to.filter(|_| result.recommended.is_some() && !result.is_too_little());
+    let to = to.filter(|_| is_known && !result.is_of_some_processes());
     to?.sizing.as_ref()
 }
 
@@ -318,7 +317,7 @@ fn codec_section(result: &ScanResult) -> Section {
             "Measured on {} distinct pages, chosen by content and read back. Compressed sizes are \
              within {} of those of all pages (95 % confidence).",
             count(result.sample.contents_measured),
-            percent(result.sample.interval)
+            percent(result.sample.interval.max(0.001))
         )
     };
     let section = Section::new("Codecs").paragraph(how);

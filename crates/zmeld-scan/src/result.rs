@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::memory::{Counted, Skipped};
+use crate::memory::{Counted, Skipped, ALL_PROCESSES};
 use serde::Serialize;
 use zmeld_config::advice::{size, Recommendation};
 use zmeld_store::Geometry;
@@ -325,6 +325,11 @@ impl ScanResult {
     /// Whether so little of RAM was measured that neither a size nor a gain follows from it.
     pub fn is_too_little(&self) -> bool {
         size::is_too_little(self.measured_bytes(), self.ram_bytes)
+    }
+
+    /// Whether it is of chosen processes, which do not tell what the machine would gain.
+    pub fn is_of_some_processes(&self) -> bool {
+        self.memory.processes > 0 && self.source != ALL_PROCESSES
     }
 
     /// The codec that figures in sentences are of: the one that is advised, else the best. None

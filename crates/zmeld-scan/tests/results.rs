@@ -59,6 +59,8 @@ struct Known {
     /// Regions that are read at first, and not again.
     gone: u32,
     visits: AtomicUsize,
+    /// Whether it is of some processes of a machine.
+    is_part: bool,
 }
 
 impl Known {
@@ -88,7 +90,11 @@ impl Known {
 
 impl Source for Known {
     fn describe(&self) -> String {
-        "known pages".to_owned()
+        let is_of_processes = |it: &Region| matches!(it.owner, Owner::Process { .. });
+        match self.regions.iter().any(is_of_processes) && !self.is_part {
+            true => "the memory of all processes".to_owned(),
+            false => "known pages".to_owned(),
+        }
     }
 
     fn page_size(&self) -> usize {
@@ -485,6 +491,12 @@ fn scans_of_parts_are_told_whole() {
         sample: 1,
         ..whole.clone()
     };
+    let mut part = Known {
+        is_part: true,
+        ..processes()
+    };
+    part.visit.counted.processes = 2;
+    tell("some processes", &part, &whole);
     let shared = Known {
         maybe_shared: true,
         ..processes()
@@ -642,6 +654,17 @@ fn advice_is_told_whole() {
                 .codecs
                 .iter_mut()
                 .for_each(|it| it.effective_ratio = effective);
+        });
+    }
+    for ram in [1 << 30, 16 << 30] {
+        tell("only a codec that is not there saves more", &|result| {
+            result.ram_bytes = ram;
+            result
+                .codecs
+                .iter_mut()
+                .for_each(|it| it.effective_ratio = 1.1);
+            result.codecs[1].offered = Some(false);
+            result.codecs[1].effective_ratio = 1.8;
         });
     }
     tell("pages of which none was measured", &|result| {

@@ -133,9 +133,9 @@ def size_percent(ratio: float, thin: bool) -> int:
 
 
 def limit_percent(size: int, ratio: float) -> int:
-    """The pool's limit in percent of RAM (zmeld-config, advice/size.rs)."""
+    """The pool's limit in percent of RAM, no more than the size (zmeld-config, advice/size.rs)."""
     limit = max(size / max(ratio, 1.0) * MARGIN, size / RATIO_ASSUMED)
-    return min(max(math.ceil(min(limit, LIMIT_MAX_PERCENT)), 1), LIMIT_MAX_PERCENT)
+    return max(math.ceil(min(limit, size, LIMIT_MAX_PERCENT)), 1)
 
 
 def _written(

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
-use crate::advice::size::Basis;
+use crate::advice::size::{Basis, PROMISED_FROM};
 
 /// From fewer bytes of pages nothing follows for a device: shares and ratios of
 /// them are chance.
@@ -19,6 +19,13 @@ pub enum CodecVerdict {
     TooLittle(u64),
     /// No codec that the kernel has gains anything; the best ratio among them.
     NothingToGain(f64),
+    /// The same, of so few pages that they do not speak for the machine.
+    FewHardlyCompress {
+        /// The best ratio.
+        ratio: f64,
+        /// Bytes of the pages that it was measured on.
+        bytes: u64,
+    },
     /// This codec, with its ratio.
     Codec {
         /// Its name.
@@ -68,6 +75,15 @@ impl CodecVerdict {
             CodecVerdict::NothingToGain(ratio) => Some(format!(
                 "Nothing to gain: these pages hardly compress ({ratio:.2}x at best, pool overhead \
                  included), so compressed swap would cost CPU and save next to nothing"
+            )),
+            CodecVerdict::FewHardlyCompress {
+                ratio,
+                bytes: found,
+            } => Some(format!(
+                "Too little to go by: only {} of pages were measured, less than {:.0} % of RAM; \
+                 the kernel's codecs gain little on them ({ratio:.2}x at best, pool overhead included)",
+                bytes(*found),
+                100.0 * PROMISED_FROM
             )),
         }
     }

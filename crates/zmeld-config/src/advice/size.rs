@@ -21,7 +21,7 @@ pub const UNMEASURED_PERCENT: u32 = 50;
 /// is larger than where nothing was.
 pub const BASIS_MIN_PERCENT: u32 = 25;
 /// The share of RAM that has to be measured before a gain is promised.
-const PROMISED_FROM: f64 = 0.01;
+pub(crate) const PROMISED_FROM: f64 = 0.01;
 /// Sizes that are advised, in percent of RAM.
 const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages
@@ -31,7 +31,7 @@ pub const LIMIT_MAX_PERCENT: u32 = 50;
 pub const FILLED: f64 = 0.8;
 /// Room above what is expected, so that other pages than today's do not meet the
 /// limit at once.
-const MARGIN: f64 = 1.2;
+pub const MARGIN: f64 = 1.2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
@@ -181,14 +181,17 @@ impl Sizing {
                 bytes(self.measured_bytes)
             ),
             (false, _) => {
-                "if pages get 2 times smaller (a guess; zmeld scan measures it), the full device"
+                "if pages get 2 times smaller (a guess; zmeld scan measures it under the usual load), the full device"
                     .to_owned()
             }
         };
         let most = bytes(self.takes_at_most_bytes);
-        let most = match self.memory_limit_bytes <= self.size_bytes {
-            true => format!("it never takes more than {most}, its limit and the table"),
-            false => format!("nothing limits it: it takes {most} if its pages do not compress"),
+        let most = match self.memory_limit_bytes {
+            limit if limit < self.size_bytes => {
+                format!("it never takes more than {most}, its limit and the table")
+            }
+            u64::MAX => format!("nothing limits it: it takes {most} if its pages do not compress"),
+            _ => format!("it never takes more than {most}, even if nothing compresses"),
         };
         if self.is_too_little {
             return format!(
@@ -213,8 +216,11 @@ pub fn is_too_little(measured_bytes: u64, ram_bytes: u64) -> bool {
     (measured_bytes as f64) < PROMISED_FROM * ram_bytes as f64
 }
 
-/// A ratio to the tenth: the same digits wherever it is told.
+/// A ratio to the tenth, one near 1 to the hundredth: the same digits wherever it is told.
 pub fn tenths(ratio: f64) -> String {
+    if ratio < 1.2 {
+        return format!("{:.2}", rounded(ratio));
+    }
     format!("{:.1}", (rounded(ratio) * 10.0).round() / 10.0)
 }
 
@@ -247,14 +253,22 @@ pub fn gained(table: SlotTable, disksize: u64, stored: f64) -> i64 {
     (disksize as f64 * (1.0 - stored) - table.bytes(disksize) as f64) as i64
 }
 
-/// The pool's limit for a device of that size, in whole percent of RAM (1 to 50),
-/// and why.
+/// From this share of RAM on, a limit is never above its device's size: in whole percent a smaller
+/// one may be, by less than a percent of RAM.
+const CAPPED_FROM_PERCENT: f64 = 10.0;
+
+/// The pool's limit for a device of that size, in whole percent of RAM (1 to 50), and why. What
+/// is stored takes no more than the size, so that a limit above it limits nothing.
 pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'static str) {
-    let needed = size_bytes as f64 / ratio.max(1.0) * MARGIN;
-    let half_as_small = size_bytes as f64 / RATIO_ASSUMED;
+    let percent = |bytes: f64| bytes * 100.0 / ram_bytes.max(1) as f64;
+    let size = size_bytes as f64;
+    let needed = size / ratio.max(1.0) * MARGIN;
+    let half_as_small = size / RATIO_ASSUMED;
     let most = ram_bytes as f64 * f64::from(LIMIT_MAX_PERCENT) / 100.0;
-    let (limit, reason) = if needed.max(half_as_small) >= most {
+    let (limit, reason) = if needed.min(size).max(half_as_small) >= most {
         (most, "half of RAM stays for other pages")
+    } else if needed >= size {
+        (size, "no more than its size")
     } else if needed >= half_as_small {
         (needed, "a fifth more than it takes when it is full")
     } else {
@@ -263,8 +277,12 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
             "enough for pages that get only 2 times smaller",
         )
     };
-    let percent = (limit * 100.0 / ram_bytes.max(1) as f64).ceil();
-    ((percent as u32).clamp(1, LIMIT_MAX_PERCENT), reason)
+    // Of whole pages, a size may be a little less than the percent that was written.
+    let whole = match percent(size) >= CAPPED_FROM_PERCENT {
+        true => percent(limit).ceil().min((percent(size) + 0.01).floor()),
+        false => percent(limit).ceil(),
+    };
+    ((whole as u32).clamp(1, LIMIT_MAX_PERCENT), reason)
 }
 
 /// Whether devices without a limit can fill RAM: they are as large, or their pages, once
@@ -404,6 +422,25 @@ mod tests {
         assert_eq!(oversized, [false, false, true]);
         let gains = [Zram, Zmeld].map(|driver| gained(table(driver), 100 * 4096, 0.25));
         assert_eq!(gains, [75 * 4096 - 100 * 16, 75 * 4096 - 100 * 25]);
+    }
+
+    /// Whatever the size is, the limit that goes with it holds its pages, and is no more than it.
+    #[test]
+    fn a_limit_holds_what_a_device_of_any_size_has() {
+        let ram = 25_276_510_208;
+        for (size, hundredths) in (1..=2000).flat_map(|at| (100..=400).map(move |it| (at, it))) {
+            let (size, ratio) = (ram / 2000 * size, f64::from(hundredths) / 100.0);
+            let found = Sizing::of_size(table(Zram), size, ram, basis(ratio));
+            let limit = found.memory_limit_bytes;
+            if size >= ram / 10 {
+                assert!(limit <= size + 4096, "{found:?}");
+            }
+            let of_half = limit >= part(ram, LIMIT_MAX_PERCENT);
+            assert!(
+                of_half || !is_oversized(size, limit, Some(ratio)),
+                "{found:?}"
+            );
+        }
     }
 
     /// The advice of one is never the fault that another finds.

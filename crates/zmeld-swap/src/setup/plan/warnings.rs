@@ -2,8 +2,8 @@
 //! configuration shows by itself, are found where it is read.
 
 use zmeld_config::advice::size::{
-    fills_ram, holds, is_oversized, limit_percent, meant_bytes, FILLED, LIMIT_MAX_PERCENT,
-    RATIO_ASSUMED,
+    fills_ram, holds, is_oversized, limit_percent, meant_bytes, tenths, FILLED, LIMIT_MAX_PERCENT,
+    MARGIN, RATIO_ASSUMED,
 };
 use zmeld_config::advice::tunables::Unfit;
 use zmeld_config::advice::{image, tunables};
@@ -313,10 +313,11 @@ impl Planner<'_> {
         };
         let what = format!(
             "nothing limits the memory that {} of pages{who} take: {}{beside} at a ratio of \
-             {ratio:.1} ({measured}), more where they compress badly, and the machine has {}; write \
+             {} ({measured}), more where they compress badly, and the machine has {}; write \
              {way_out}",
             bytes(size),
             bytes(full as u64),
+            tenths(ratio),
             bytes(ram)
         );
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
@@ -345,13 +346,16 @@ impl Planner<'_> {
         self.warn(FindingId::NoMemoryLimit, &key, what);
     }
 
-    /// A limit that a device reaches by no pages of its size, however badly they compress. What is
-    /// advised for those is up to a fifth above the size.
+    /// A limit that a device reaches by no pages of its size, however badly they compress. Up to
+    /// a fifth above the size, as far as half of RAM, is not worth a warning; nor is 1 % of RAM,
+    /// the least that is advised.
     fn idle_limit(&mut self, name: &str, size: u64, limit: Option<u64>) {
         let ram = self.machine.ram_bytes;
-        let advised = u64::from(limit_percent(size, ram, 1.0).0);
-        let most = (u128::from(ram) * u128::from(advised) / 100) as u64;
-        let Some(limit) = limit.filter(|limit| *limit > most.max(size)) else {
+        let percent = (size as f64 * MARGIN * 100.0 / ram.max(1) as f64).ceil();
+        let percent = (percent as u32).clamp(1, LIMIT_MAX_PERCENT);
+        let most = (u128::from(ram) * u128::from(percent) / 100) as u64;
+        let most = most.max(size);
+        let Some(limit) = limit.filter(|limit| *limit > most) else {
             return;
         };
         let what = format!(
@@ -380,11 +384,11 @@ impl Planner<'_> {
             return;
         }
         let what = format!(
-            "{} promises more than {whose} can hold: {} at a ratio of {:.1} hold {}, and writes \
+            "{} promises more than {whose} can hold: {} at a ratio of {} hold {}, and writes \
              fail then while swap still seems free; make it smaller{way_out}",
             bytes(size),
             bytes(limit),
-            measured.unwrap_or(RATIO_ASSUMED),
+            tenths(measured.unwrap_or(RATIO_ASSUMED)),
             bytes(holds(limit, measured))
         );
         let key = format!("{}.size", PlanPart::of_tier(name));

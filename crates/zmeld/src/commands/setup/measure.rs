@@ -126,7 +126,11 @@ fn scanned(args: &MeasureArgs) -> anyhow::Result<Option<CodecVerdict>> {
     let measured = zmeld_scan::advice::measured(&result);
     Ok(Some(match (measured, args.asked, result.codecs.first()) {
         // A codec that was asked for is taken, if it saves next to nothing too.
-        (CodecVerdict::NothingToGain(_), true, Some(it)) => CodecVerdict::Codec {
+        (
+            CodecVerdict::NothingToGain(_) | CodecVerdict::FewHardlyCompress { .. },
+            true,
+            Some(it),
+        ) => CodecVerdict::Codec {
             name: it.codec.clone(),
             ratio: zmeld_config::advice::size::rounded(it.effective_ratio),
             bytes: result.pages.compressible() * result.page_size,
