@@ -67,7 +67,7 @@ impl Lab<'_> {
         let mut first_s = None;
         if search.peak_bytes == 0 {
             (self.listener)(Event::Note(
-                "a first run without a limit tells how many runs follow, up to 30 for each variant, \
+                "a first run without a limit tells how many runs follow, some 30 for each variant, \
                  and how long they take; --budget TIME ends them sooner",
             ));
             first_s = self.look_at_workload(search)?;
@@ -213,7 +213,7 @@ fn how_long(search: &SizeSearch, run_s: f64) -> String {
     let (variants, runs) = (search.open().count(), search.runs_left());
     format!(
         "a run takes {} without a limit: {variants} {}, some {runs} runs in all, {} if a limit slows \
-         none down, less where answers come early",
+         none down; fewer where answers come early, more where runs differ",
         seconds(run_s),
         if variants == 1 { "variant" } else { "variants" },
         duration(Duration::from_secs_f64(run_s * runs as f64))

@@ -120,8 +120,15 @@ fn answers_table(search: &SizeSearch) -> Table {
             let step = least.and_then(|least| variant.step(least.bytes));
         }
         Column::text("variant").names_row() => variant.name.as_str(),
-        Column::bytes("least RAM").with_interval() => least.map(|least| {
-            Estimate::new(least.bytes as f64, least.does_not_bytes as f64, least.bytes as f64)
+        Column::bytes("least RAM").with_interval() => least.map_or(Cell::Empty, |least| {
+            let (low, high) = (least.does_not_bytes, least.bytes);
+            match (least.unlimited, low) {
+                (true, 0) => Cell::from(format!("at most {}", bytes(high))),
+                (true, _) => Cell::from(format!("{} to {}", bytes(low), bytes(high))),
+                (false, _) => {
+                    Cell::Estimate(Estimate::new(high as f64, low as f64, high as f64))
+                }
+            }
         }),
         Column::bytes("store") => least.filter(|least| least.store_bytes > 0).map(|it| it.store_bytes),
         Column::bytes("with store") => least.map(|least| with_store(search, least)),
@@ -138,14 +145,24 @@ fn answers_table(search: &SizeSearch) -> Table {
         Some(_) => " Marked (* or bold): the least of all, with its store.",
         None => "",
     };
-    let unlimited = match all().any(|it| it.least.is_some_and(|least| least.unlimited)) {
-        true => ", or where none was, its use without one",
-        false => "",
+    let is_unlimited = |least: &Least| least.unlimited;
+    let limited = all()
+        .filter_map(|it| it.least.as_ref())
+        .filter(|it| !is_unlimited(it));
+    let unlimited = all().any(|it| it.least.as_ref().is_some_and(is_unlimited));
+    let of_limited = "the smallest limit shown to be enough; in brackets, the largest shown to be \
+                      too small. The other columns are of runs with that limit:";
+    let of_both = "the smallest limit shown to be enough, in brackets the largest shown to be too \
+                   small; where none was enough, from the largest that was too small to the use \
+                   without a limit. The other columns are of runs with that limit:";
+    let what = match (limited.count(), unlimited) {
+        // A warning tells it.
+        (0, true) => return table.without_empty_columns(),
+        (_, true) => of_both,
+        (_, false) => of_limited,
     };
     table.note(format!(
-        "Least RAM: the smallest limit shown to be enough{unlimited}; in brackets, the largest \
-         shown to be too small. The other columns are of runs with that limit:{store} time over \
-         that without a limit; major faults.{best}"
+        "Least RAM: {what}{store} time over that without a limit; major faults.{best}"
     ));
     table
 }
@@ -166,7 +183,7 @@ fn steps_table(search: &SizeSearch) -> Table {
     let table = zmeld_report::table!("What was tried", for (variant, step) in steps,
         Column::text("variant").names_row() => variant,
         Column::bytes("limit").names_row() => step.limit_bytes,
-        Column::text("does") => verdict(step.verdict),
+        Column::text("enough") => verdict(step.verdict),
         Column::ratio("time").with_interval() => slowdown(step),
         Column::count("faults") => step.median_of(|run| run.faults_major as f64),
         Column::count("runs") => step.runs.len(),
@@ -216,11 +233,6 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         };
         all.push((Tone::Neutral, text));
     }
-    let doubts = search.variants.iter().filter_map(|it| doubt(search, it));
-    all.extend(doubts.map(|text| (Tone::Warning, text)));
-    if let Some(text) = own_time(search) {
-        all.push((Tone::Neutral, text));
-    }
     let noise = noise(&search.costs(&search.unlimited));
     if noise.relative_spread > asked.slowdown / 2.0 {
         all.push((
@@ -232,6 +244,10 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
                 percent(asked.slowdown)
             ),
         ));
+    }
+    all.extend(doubts(search));
+    if let Some(text) = own_time(search) {
+        all.push((Tone::Neutral, text));
     }
     all
 }
@@ -256,10 +272,8 @@ fn own_time(search: &SizeSearch) -> Option<String> {
     ))
 }
 
+/// What is not known of a variant that was not left out.
 fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
-    if let Some(why) = &variant.left_out {
-        return Some(format!("{} is left out: {why}", variant.name));
-    }
     let undecided = variant.steps.iter();
     let undecided = undecided.filter(|step| step.verdict == Verdict::Undecided);
     let mut undecided: Vec<u64> = undecided.map(|step| step.limit_bytes).collect();
@@ -269,8 +283,8 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
         |limits| format!("with {limits} it is undecided whether the slowdown exceeds {slowdown}");
     let doubt = match variant.least {
         None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
-        None if search.budget_spent => "missing, no limit was decided in that time".to_owned(),
-        None => "missing, no limit was decided".to_owned(),
+        None if search.budget_spent => "no limit was decided in that time".to_owned(),
+        None => "no limit was decided".to_owned(),
         Some(least) if least.resolved && least.unlimited => format!(
             "no limit below {} (its use without one) was shown to be enough",
             bytes(least.bytes)
@@ -289,7 +303,34 @@ fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
             }
         },
     };
-    Some(format!("{}: {doubt}.", variant.name))
+    Some(doubt)
+}
+
+/// What is not known, and of which variants; and which this machine cannot have.
+fn doubts(search: &SizeSearch) -> Vec<(Tone, String)> {
+    let mut doubts: Vec<(String, Vec<&str>)> = Vec::new();
+    for variant in search.variants.iter().filter(|it| it.left_out.is_none()) {
+        let Some(doubt) = doubt(search, variant) else {
+            continue;
+        };
+        match doubts.iter_mut().find(|it| it.0 == doubt) {
+            Some((_, names)) => names.push(&variant.name),
+            None => doubts.push((doubt, vec![&variant.name])),
+        }
+    }
+    let told = doubts.iter();
+    let told = told.map(|(doubt, names)| format!("{}: {doubt}.", names.join(", ")));
+    let mut told: Vec<_> = told.map(|text| (Tone::Warning, text)).collect();
+    let left_out = search.variants.iter().filter(|it| it.left_out.is_some());
+    let left_out: Vec<&str> = left_out.map(|it| it.name.as_str()).collect();
+    if !left_out.is_empty() {
+        let text = format!(
+            "Left out, since this machine cannot have them (--json tells why): {}.",
+            left_out.join(", ")
+        );
+        told.push((Tone::Neutral, text));
+    }
+    told
 }
 
 /// RAM against slowdown, a line for each variant; none where no limit has a time.

@@ -297,7 +297,7 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     )?;
     if !args.variant.is_empty() && recipe.variants.iter().all(|it| it.unlimited) {
         anyhow::bail!(
-            "--variant {}: it shows only what the limit costs; name another variant beside it",
+            "--variant {}: it shows only what the limit costs; name another variant beside it, after a comma",
             args.variant.join(",")
         );
     }

@@ -12,7 +12,7 @@ use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::statistics::sample::median;
 use zmeld_report::statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_report::statistics::{Comparison, Direction, Verdict};
-use zmeld_report::units::{bytes, percent, ratio};
+use zmeld_report::units::{bytes, percent, plural, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 const READING: &str = "Intervals are at 83.4 %: where those of two variants do not overlap, their medians differ at the 5 % \
@@ -517,6 +517,7 @@ pub fn document(experiment: &Experiment) -> Document {
     let recipe = &experiment.recipe;
     let machine = &experiment.machine;
     let counted = experiment.runs.iter().filter(|run| !run.warm_up).count();
+    let warm_ups = experiment.runs.len() - counted;
     let mut lead = recipe.question.clone();
     if experiment.interrupted {
         lead += " (Stopped by Ctrl-C: what follows is in part.)";
@@ -541,8 +542,8 @@ pub fn document(experiment: &Experiment) -> Document {
         .provenance(
             "runs",
             format!(
-                "{counted} that count, {} warm-ups",
-                experiment.runs.len() - counted
+                "{counted} that count, {warm_ups} warm-up{}",
+                plural(warm_ups as u64)
             ),
         )
         .provenance(
@@ -582,7 +583,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
         .section(Section::new("").values(recipes.iter().map(told)).paragraph(
             "Behind each question: how long the recipe takes on a machine with two processors, and \
              what it needs beside root. All run without zmeld.ko; its variants are left \
-             out then, and the recipe melding compares nothing. zmeld bench size runs a program up to 30 times \
+             out then, and the recipe melding compares nothing. zmeld bench size runs a program some 30 times \
              for each variant of the recipe size; the first run tells how many in all, and how long; \
              --budget TIME ends them sooner.",
         ).paragraph(

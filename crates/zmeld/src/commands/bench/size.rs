@@ -19,12 +19,12 @@ Examples:
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
 The command has to end by itself, and to take about as long each time: it runs
-up to 30 times for each variant, and 30 without a limit. That takes weeks
-if one run takes an hour. --budget TIME ends sooner, with the answers so far;
---variant chooses. A variant is one kind of swap: none, a disk, zram with one
-codec, zswap, zmeld. The first run tells how many variants and runs there are,
-and how long they take. A server that does not end: zmeld scan --pid PID says
-how its memory compresses.
+some 30 times for each variant, more where runs differ, and 30 without a limit.
+That takes weeks if one run takes an hour. --budget TIME ends sooner, with the
+answers so far; --variant chooses. A variant is one kind of swap: 'no swap',
+disk, 'zram lz4' and other codecs, zswap, zmeld. The first run tells how many
+variants and runs there are, and how long they take. A server that does not
+end: zmeld scan --pid PID says how its memory compresses.
 
 The answer for a job that fills 200 MiB and then computes without them (two
 variants, --slowdown 50% --within 10%; 78 runs of 4 s, six minutes), shortened:
