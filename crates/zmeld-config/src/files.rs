@@ -92,7 +92,13 @@ impl Source {
             };
             if let Some(what) = what {
                 let file = self.path.display();
-                let way_out = format!("zmeld config import {file} prints this file as zmeld.toml");
+                let mut lines = self.text[self.start..].lines();
+                // Without its sections it is no file of zram-generator.
+                let is_its_key = tool.is_some_and(|(_, tool)| *tool == "zram-generator");
+                let way_out = match is_its_key && !lines.any(|it| it.trim().starts_with("[zram")) {
+                    true => "write it as keys of a tier (docs/keys.md), such as size".to_owned(),
+                    false => format!("zmeld config import {file} prints this file as zmeld.toml"),
+                };
                 return Some((at, format!("{what}; {way_out}")));
             }
             at += line.len();

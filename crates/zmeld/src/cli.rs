@@ -31,7 +31,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 
-    /// Show no progress; surveys print nothing but errors
+    /// Show no progress (scan --survey: print nothing but errors)
     #[arg(long, short, global = true)]
     pub quiet: bool,
 }

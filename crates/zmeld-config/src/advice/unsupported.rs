@@ -29,10 +29,10 @@ pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
         "tunables.min_free",
         format!(
             "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
-             most {}",
+             most \"{}MiB\"",
             bytes(wanted),
             bytes(machine.ram_bytes),
-            bytes((machine.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
+            ((machine.ram_bytes - 1) / MIN_FREE_PART_USUAL) >> 20,
         ),
     ))
 }

@@ -22,7 +22,7 @@ use crate::location::Location;
 #[serde(default, deny_unknown_fields)]
 pub struct RamDevice {
     /// zram stands in for zmeld [where zmeld.ko cannot be
-    /// had](setup.md#where-zmeldko-cannot-be-had).
+    /// had](kernel-module.md#where-zmeldko-cannot-be-had).
     #[serde(rename = "kind")]
     pub driver: RamDriver,
     /// Pages *before* compression (`disksize`). Each takes 16 bytes of RAM from the start (zmeld:

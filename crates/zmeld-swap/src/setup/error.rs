@@ -10,6 +10,8 @@ use zmeld_linux::programs::Program;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
+use super::steps::PARAMETERS;
+
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,6 +25,21 @@ pub enum Error {
     /// The running kernel lacks something.
     #[error("{what}, which this kernel does not offer: {way_out}")]
     KernelFeature { what: String, way_out: String },
+    /// The kernel's device lacks an attribute, which a key of the tier sets.
+    #[error(
+        "{group} sets {attribute}, which this kernel does not offer: leave it out of the \
+         configuration{}, or boot a kernel that was built with it",
+        match (&**attribute, *key) {
+            (_, "") => String::new(),
+            (PARAMETERS, key) => format!(" (the level or dictionary in {key})"),
+            (_, key) => format!(" ({key})"),
+        }
+    )]
+    NoAttribute {
+        group: String,
+        attribute: String,
+        key: &'static str,
+    },
     /// The machine lacks something.
     #[error("{what}: {way_out}")]
     Lacks { what: String, way_out: &'static str },
@@ -83,7 +100,7 @@ pub enum Error {
     #[error("{}", named(refused))]
     Planned { refused: Refused },
     /// A step failed; what had been done before was undone.
-    #[error("{group}: {source}; {after}")]
+    #[error("{}; {after}", of(group, source))]
     Step {
         group: String,
         source: Box<Error>,
@@ -114,6 +131,7 @@ impl Error {
         match self {
             Error::Privilege { .. }
             | Error::KernelFeature { .. }
+            | Error::NoAttribute { .. }
             | Error::Lacks { .. }
             | Error::ModuleRefused { .. }
             | Error::NoCodec { .. } => ErrorKind::Missing,
@@ -142,6 +160,14 @@ impl Error {
         Error::KernelFeature {
             what: what.into(),
             way_out: way_out.into(),
+        }
+    }
+
+    /// The key that it is about, where one key of `group` is known to be.
+    pub(crate) fn key(&self, group: &str) -> String {
+        match self {
+            Error::NoAttribute { key, .. } if !key.is_empty() => format!("{group}.{key}"),
+            _ => group.to_owned(),
         }
     }
 
@@ -221,8 +247,16 @@ fn way_to_root(is_root: bool) -> &'static str {
 
 /// All parts that cannot be planned, each with the reason.
 fn named(refused: &Refused) -> String {
-    let parts = refused.iter().map(|(group, err)| format!("{group}: {err}"));
+    let parts = refused.iter().map(|(group, err)| of(group, err));
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// An error of a group; some name it themselves.
+fn of(group: &str, err: &Error) -> String {
+    match err.to_string() {
+        said if said.starts_with(&format!("{group} ")) => said,
+        said => format!("{group}: {said}"),
+    }
 }
 
 /// So many groups are named in one line.

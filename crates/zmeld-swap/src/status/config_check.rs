@@ -4,14 +4,14 @@ use crate::observe::DamonReclaim;
 use crate::setup::event::Event;
 use crate::setup::execute::may_go_up;
 use crate::setup::journal::State;
-use crate::setup::plan::{ram, Plan};
+use crate::setup::plan::{ram, Plan, PlanPart};
 use crate::setup::{Error, ErrorKind};
 use crate::watch::reclaim;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use zmeld_config::advice::machine::Machine;
-use zmeld_config::advice::unsupported::kept_free;
+use zmeld_config::advice::unsupported::{self, kept_free};
 use zmeld_config::{
     Config, Finding, FindingId, GroupPattern, GuardRule, Percent, ReclaimRule, Severity,
 };
@@ -36,7 +36,18 @@ pub fn config_check(
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
     let seen = not_planned.into_iter().filter(|it| !it.1.is_unseen(host));
-    problems.extend(seen.map(|(group, err)| refusal(&group, &err)));
+    for (group, err) in seen {
+        let first = refusal(&group, &err);
+        let tier = config
+            .in_ram()
+            .find(|(tier, _)| PlanPart::of_tier(tier.name.as_str()) == group);
+        let lacking = tier.map(|(tier, device)| ram::not_offered(host, machine, tier, device));
+        let lacking = lacking.and_then(Result::ok).unwrap_or_default();
+        let lacking = lacking.iter().map(|err| refusal(&group, err));
+        let lacking: Vec<_> = lacking.filter(|it| *it != first).collect();
+        problems.push(first);
+        problems.extend(lacking);
+    }
     match plan {
         Ok(plan) => {
             let of_room = is_whole.then(|| room_for(host, &plan));
@@ -74,8 +85,14 @@ pub fn not_offered(host: &Host, config: &Config) -> Vec<Finding> {
     // Several codecs are set by one attribute.
     let told: BTreeSet<String> = refused.flatten().map(|err| err.to_string()).collect();
     let told = told.into_iter();
-    told.map(|err| mind("", format!("zmeld up refuses it here: {err}")))
-        .collect()
+    let told = told.map(|err| mind("", format!("zmeld up refuses it here: {err}")));
+    let lacking = unsupported::lacks(&machine, config.in_ram());
+    told.chain(
+        lacking
+            .into_iter()
+            .filter(|it| it.about.ends_with(".codec")),
+    )
+    .collect()
 }
 
 /// Shares of the guard's rule that come to more on this machine than it ever goes by.
@@ -163,8 +180,12 @@ fn refused(problem: Finding) -> Finding {
     }
 }
 
-fn refusal(key: &str, err: &Error) -> Finding {
-    refused(Finding::new(Severity::Critical, key, err.to_string()))
+fn refusal(group: &str, err: &Error) -> Finding {
+    refused(Finding::new(
+        Severity::Critical,
+        err.key(group),
+        err.to_string(),
+    ))
 }
 
 /// Problems of the rules on this machine: groups and programs that it lacks.
@@ -243,10 +264,14 @@ fn no_group(key: &str, names: &[&String], so: &str, no_groups: Option<NoGroups>)
         Some(no_groups) => no_groups.why().to_owned(),
         None => format!("no control group is called {} here now", names.join(", ")),
     };
-    let remedy = no_groups.map_or(
-        "name a group that is there (systemd-cgls lists them), no program, or remove it",
-        NoGroups::remedy,
-    );
+    let remedy = match no_groups {
+        _ if names.is_empty() => "name a group that is not protected, or remove it",
+        None => {
+            "check the name (systemd-cgls lists the control groups that are there; a program is \
+             none); one that comes later needs no change"
+        }
+        Some(no_groups) => no_groups.remedy(),
+    };
     let found = Finding::of_machine(key, so, why, remedy);
     Finding {
         severity: Severity::Warning,

@@ -56,7 +56,7 @@ const GUARD_KEYS: [(&str, &str); 4] = [
     ),
     (
         "stalled_above",
-        "or when less than end_below is available without swapping, and all tasks waited this long",
+        "or when less than end_below is available without swapping, and all tasks waited for more than this share of the last 10 s",
     ),
     ("grace", "from SIGTERM to SIGKILL"),
 ];

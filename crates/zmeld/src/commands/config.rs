@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_config::advice::machine::Machine;
 use zmeld_config::advice::{Choice, CodecVerdict, Recommended};
-use zmeld_config::{Comments, Config, ConfigError, Finding, Loaded, Severity};
+use zmeld_config::{Comments, Config, ConfigError, Finding, FindingId, Loaded, Severity};
 use zmeld_linux::file;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
@@ -178,8 +178,8 @@ fn unchecked(problems: &[Finding]) -> String {
         _ => ("s", "them"),
     };
     format!(
-        "{count} mistake{s}. Mend {them} and check again: whether keys go together and suit this \
-         machine was not checked.\n"
+        "{count} mistake{s}. Mend {them} and check again: not all was checked, such as whether it \
+         suits this machine.\n"
     )
 }
 
@@ -241,6 +241,11 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
     // A warning of tiers that nobody asked for is none of the file; what zmeld up refuses, it
     // refuses whoever asked.
     findings.retain(|it| is_asked_for || it.place.is_some() || it.severity == Severity::Critical);
+    // What is refused needs no rule.
+    let is_refused = |it: &&Finding| it.severity == Severity::Critical;
+    let refused = findings.iter().filter(is_refused);
+    let refused: Vec<String> = refused.map(|it| it.about.clone()).collect();
+    findings.retain(|it| it.id != Some(FindingId::NoRule) || !refused.contains(&it.about));
     Ok((loaded.in_order(findings), how))
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use clap::Args;
+use zmeld_lab::experiment::{self, Running};
 use zmeld_swap::status::findings::Severity;
 use zmeld_swap::status::{page, Status};
 
@@ -65,7 +66,16 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let status = read(&args.place)?;
     output::show(
         &args.format,
-        || page::document(&status),
+        || {
+            let document = page::document(&status);
+            match experiment::running() {
+                Running::Yes(who) if args.place.root == Path::new("/") => document.provenance(
+                    "experiment",
+                    format!("running ({who}): its temporary swap is in all of this"),
+                ),
+                _ => document,
+            }
+        },
         || page::tiers(&status.tiers),
         ("zmeld.status", 2),
         &status,

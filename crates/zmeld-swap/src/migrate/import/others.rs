@@ -92,6 +92,22 @@ fn leads_nowhere(tree: &Tree, file: &Path) -> bool {
         .is_some_and(|target| target.ends_with("dev/null"))
 }
 
+/// What `-m` says last in a line of earlyoom's file, where it is a whole percent that `end_below`
+/// may have beside its defaults.
+fn earlyoom_percent(line: &str) -> Option<u8> {
+    let options = line
+        .strip_prefix("EARLYOOM_ARGS=")?
+        .trim_matches(['"', '\'']);
+    let words: Vec<&str> = options.split_whitespace().collect();
+    let after = words.iter().zip(words.iter().skip(1).chain([&""]));
+    let given = after.filter_map(|(word, next)| match word.strip_prefix("-m")? {
+        "" => Some(*next),
+        value => Some(value),
+    });
+    let percents = given.filter_map(|it| it.split(',').next()?.parse().ok());
+    percents.last().filter(|it| (1..=15).contains(it))
+}
+
 pub(super) fn name(root: &Path, into: &mut Imported) {
     let tree = Tree::new(root);
     let is_there = |path: &str| tree.metadata(Path::new(path)).is_ok_and(|it| it.is_file());
@@ -102,10 +118,20 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
         }
     }
     if is_there(EARLYOOM) {
-        into.left.push(format!(
-            "{EARLYOOM}: {FROM_EARLYOOM}; the line [watch.guard] in /etc/zmeld.toml gives a guard \
-             with its defaults"
-        ));
+        let options = lines(root, Path::new(EARLYOOM)).ok().flatten();
+        let options = options.iter().flatten().map(|it| it.text.as_str());
+        // The shell takes the last line.
+        let mut options = options.rev();
+        let options = options.find(|it| it.starts_with("EARLYOOM_ARGS="));
+        let nearest = match options.and_then(earlyoom_percent) {
+            None => "the line [watch.guard] in /etc/zmeld.toml gives a guard with its defaults".to_owned(),
+            Some(percent) => format!(
+                "nearest to -m {percent} are the lines [watch.guard] and end_below = \"{percent}%\" \
+                 in /etc/zmeld.toml"
+            ),
+        };
+        into.left
+            .push(format!("{EARLYOOM}: {FROM_EARLYOOM}; {nearest}"));
     }
     let agent = lines(root, Path::new(AGENT.0)).ok().flatten();
     if let Some(line) = agent.iter().flatten().find(|it| it.text == AGENT.1) {

@@ -108,7 +108,18 @@ impl Plan {
                 }
             }
         }
-        // A refused part is left as it is, and nothing else is said of it.
+        if !options.only_named {
+            let asked_for = draft.config.in_ram().filter(|it| draft.asked_for(it.0));
+            let mut lacking = unsupported::lacks(draft.machine, asked_for);
+            // Of a refused part, what is mended beside that.
+            let is_refused = |about: &str| {
+                let mut groups = refused.iter().map(|(group, _)| group);
+                groups.any(|it| about.starts_with(&format!("{it}.")))
+            };
+            lacking.retain(|it| it.about.ends_with(".codec") || !is_refused(&it.about));
+            draft.problems.extend(lacking);
+        }
+        // It is left as it is, and nothing else is said of it.
         let narrowed = (!refused.is_empty()).then(|| Options {
             only: Some(named(config, options, &refused)),
             ..options.clone()
@@ -117,11 +128,6 @@ impl Plan {
         let result = draft.tunables().and_then(|()| draft.take_over());
         if let Err(err) = result {
             return Ok((refused, Err(err)));
-        }
-        if !options.only_named {
-            let asked_for = draft.config.in_ram().filter(|it| draft.asked_for(it.0));
-            let lacking = unsupported::lacks(draft.machine, asked_for);
-            draft.problems.extend(lacking);
         }
         draft.warnings();
         let only = draft.options.only.clone();

@@ -178,17 +178,24 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
     let way_out = "the kernel reads all of it into memory; name the file itself, root's alone to \
                    write, such as below /etc/zmeld";
     let said = |err| foreign(host, err, |_| way_out.to_owned());
+    let absent = || {
+        let way_out = "name one that is there, or leave it out";
+        Error::place(path, "there is no such dictionary", way_out)
+    };
+    let folder = path.parent().map(|it| host.tree().metadata(it));
+    match folder {
+        Some(Ok(meta)) if !meta.is_dir() => return Err(absent()),
+        Some(Err(err)) if err.kind() == std::io::ErrorKind::NotFound => return Err(absent()),
+        _ => {}
+    }
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host))).map_err(said)?;
     match pinned.metadata().map_err(said)? {
         Some(meta) if meta.is_symlink() => {
             Err(Error::place(path, "it is a symbolic link", way_out))
         }
+        Some(meta) if !meta.is_file() => Err(Error::place(path, "it is no file", way_out)),
         Some(meta) => root_owned::check(path, &meta, owner(host)).map_err(said),
-        None => Err(Error::place(
-            path,
-            "there is no such dictionary",
-            "name one that is there, or leave it out",
-        )),
+        None => Err(absent()),
     }
 }
 

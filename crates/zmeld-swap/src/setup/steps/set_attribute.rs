@@ -61,21 +61,25 @@ pub(crate) const SIZE: &str = "disksize";
 pub(crate) const LIMIT: &str = "mem_limit";
 const RECOMPRESSION: &str = "recomp_algorithm";
 
-/// Attributes that not every kernel's zram has: since when, and what it is built with for them.
-const LATE: [(&str, KernelVersion, &str); 4] = [
+/// Attributes that not every kernel's zram has: the tier's key, where it is one key that sets it,
+/// since when they are there, and what the kernel is built with for them.
+const LATE: [(&str, &str, KernelVersion, &str); 4] = [
     (
         "backing_dev",
+        "writeback",
         KernelVersion::new(4, 14),
         "CONFIG_ZRAM_WRITEBACK",
     ),
     (
         RECOMPRESSION,
+        "recompress",
         KernelVersion::new(6, 2),
         "CONFIG_ZRAM_MULTI_COMP",
     ),
-    (PARAMETERS, KernelVersion::new(6, 12), ""),
+    (PARAMETERS, "codec", KernelVersion::new(6, 12), ""),
     (
         "compressed_writeback",
+        "writeback.compressed",
         KernelVersion::new(7, 1),
         "CONFIG_ZRAM_WRITEBACK",
     ),
@@ -215,10 +219,15 @@ impl SetAttribute {
     }
 
     fn not_offered(&self, group: &str) -> Error {
-        Error::feature(
-            format!("{group} sets {}", self.attribute),
-            "leave it out of the configuration, or boot a kernel that was built with it",
-        )
+        let late = LATE.iter().find(|it| it.0 == self.attribute);
+        Error::NoAttribute {
+            group: group.to_owned(),
+            attribute: self.attribute.clone(),
+            key: match self.attribute == PARAMETERS && !self.value.starts_with("priority=0") {
+                true => "recompress",
+                false => late.map_or("", |it| it.1),
+            },
+        }
     }
 
     /// Foresees the answer of [`Reversible::before`] for a device that is not there yet, as far
@@ -231,7 +240,7 @@ impl SetAttribute {
         group: &str,
     ) -> Result<(), Error> {
         let mut late = LATE.iter();
-        let Some((name, since, option)) = late.find(|it| it.0 == self.attribute) else {
+        let Some((name, _, since, option)) = late.find(|it| it.0 == self.attribute) else {
             return Ok(());
         };
         let there = &machine.feature(driver).attributes;

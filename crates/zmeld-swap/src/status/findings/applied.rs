@@ -61,7 +61,7 @@ pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
     ))
 }
 
-/// A tier of kind zmeld [is a zram device](setup.md#where-zmeldko-cannot-be-had). Do: what the
+/// A tier of kind zmeld [is a zram device](kernel-module.md#where-zmeldko-cannot-be-had). Do: what the
 /// finding names; or `kind = "zram"`.
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());

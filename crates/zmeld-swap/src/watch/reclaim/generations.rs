@@ -78,6 +78,10 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
             let is_older = version.is_some_and(|version| version < SINCE_LRU_GEN);
             let why = match is_older {
                 true => "the kernel is older than Linux 6.1, the first with CONFIG_LRU_GEN",
+                false if !host.is_here() => {
+                    "the copy has no /sys/kernel/mm/lru_gen, or the kernel is built without \
+                     CONFIG_LRU_GEN"
+                }
                 false => "the kernel is built without CONFIG_LRU_GEN",
             };
             return Some(why.to_owned());

@@ -530,9 +530,8 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
     if !of_all {
         let what = match to.sizing {
             Some(_) => {
-                "This command sets up swap of that size and codec. zmeld up derives the memory \
-                 limit from the memory of all processes, and without options the size and codec, \
-                 too."
+                "The command below sets up swap of that size and codec. Its memory limit follows \
+                 from the memory of all processes, as size and codec do without options."
                     .to_owned()
             }
             None => format!(

@@ -11,6 +11,7 @@ use zmeld_report::units::bytes;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_swap::setup::execute::{Done, Report};
 use zmeld_swap::setup::plan::{tunables, Plan};
+use zmeld_swap::setup::step::Step;
 use zmeld_swap::status::page::tone;
 use zmeld_swap::status::profile::Profile;
 
@@ -109,6 +110,21 @@ fn refusal(plan: &Plan) -> Option<&Finding> {
     problems.find(|it| it.severity == Severity::Critical)
 }
 
+/// The areas that a plan takes the place of, where it does.
+fn in_place_of(plan: &Plan) -> String {
+    let steps = plan.groups.iter().flat_map(|group| &group.steps);
+    let open = steps.filter(|planned| planned.is_open());
+    let paths = open.filter_map(|planned| match &planned.step {
+        Step::SwapOff(off) => Some(off.path.display().to_string()),
+        _ => None,
+    });
+    let paths: Vec<String> = paths.collect();
+    match paths[..] {
+        [] => String::new(),
+        _ => format!(" in place of {}", paths.join(" and ")),
+    }
+}
+
 fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
     if let Some(reason) = refusal(plan) {
@@ -136,7 +152,9 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
             (_, Some(tiers)) if plan.switches_zswap_off() => {
                 format!("{up} would switch zswap off and set up {tiers}. It would")
             }
-            (_, Some(tiers)) => format!("{up} would set up {tiers}. It would"),
+            (_, Some(tiers)) => {
+                format!("{up} would set up {tiers}{}. It would", in_place_of(plan))
+            }
             (_, None) => format!("{up} would"),
         };
         // enable takes none of these options.
@@ -368,7 +386,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         let codec = body.recommendation.and_then(|to| to.codec.as_ref());
         let sizing = body.recommendation.and_then(|to| to.sizing.as_ref());
         let may_differ = match (sizing, codec) {
-            (Some(sizing), None) if !sizing.measured => {
+            (Some(sizing), None) if !sizing.measured && body.options.is_empty() => {
                 "zmeld up measures, and chooses codec, size and limit by that. To keep this plan, \
                  with the kernel's default codec"
             }

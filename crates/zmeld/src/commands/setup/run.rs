@@ -140,7 +140,8 @@ pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
     let is_running = running();
     if let Running::Yes(who) = is_running {
         return Ok(Some(format!(
-            "An experiment is running ({who}). Its swap is temporary and not part of this plan."
+            "An experiment is running ({who}). The plan may take its temporary swap for the \
+             machine's: plan again when it has ended."
         )));
     }
     let left = zmeld_lab::experiment::left_behind(host)?;
