@@ -626,7 +626,7 @@ impl Lab<'_> {
 /// Why a tier cannot be had, without its name in the recipe and without what its owner would do.
 fn without_remedy(why: &str) -> &str {
     let why = match why.split_once(": ") {
-        Some((tier, why)) if tier.starts_with("tier.") => why,
+        Some((tier, why)) if tier.starts_with("tier.") && !tier.contains(' ') => why,
         _ => why,
     };
     let named = why

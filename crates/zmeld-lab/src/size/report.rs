@@ -156,8 +156,13 @@ fn answers_table(search: &SizeSearch) -> Table {
                    small; where none was enough, from the largest that was too small to the use \
                    without a limit. The other columns are of runs with that limit:";
     let what = match (limited.count(), unlimited) {
-        // A warning tells it.
-        (0, true) => return table.without_empty_columns(),
+        (0, true) => {
+            let mut table = table.without_empty_columns();
+            table.note(
+                "Least RAM: up to the use without a limit, since no lower one was shown to be enough.",
+            );
+            return table;
+        }
         (_, true) => of_both,
         (_, false) => of_limited,
     };

@@ -35,18 +35,23 @@ pub fn config_check(
     let (not_planned, plan) = Plan::look(host, config, state);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
-    let seen = not_planned.into_iter().filter(|it| !it.1.is_unseen(host));
-    for (group, err) in seen {
-        let first = refusal(&group, &err);
-        let tier = config
-            .in_ram()
-            .find(|(tier, _)| PlanPart::of_tier(tier.name.as_str()) == group);
+    for (group, err) in not_planned {
+        let first = (!err.is_unseen(host)).then(|| refusal(&group, &err));
+        let mut tiers = config.in_ram();
+        let tier = tiers.find(|(tier, _)| PlanPart::of_tier(tier.name.as_str()) == group);
         let lacking = tier.map(|(tier, device)| ram::not_offered(host, machine, tier, device));
         let lacking = lacking.and_then(Result::ok).unwrap_or_default();
-        let lacking = lacking.iter().map(|err| refusal(&group, err));
-        let lacking: Vec<_> = lacking.filter(|it| *it != first).collect();
-        problems.push(first);
-        problems.extend(lacking);
+        let mut found: Vec<Finding> = Vec::new();
+        for refused in first
+            .into_iter()
+            .chain(lacking.iter().map(|err| refusal(&group, err)))
+        {
+            // Several codecs are set by one attribute.
+            if !found.contains(&refused) {
+                found.push(refused);
+            }
+        }
+        problems.extend(found);
     }
     match plan {
         Ok(plan) => {

@@ -120,7 +120,7 @@ pub(super) fn name(root: &Path, into: &mut Imported) {
     if is_there(EARLYOOM) {
         let options = lines(root, Path::new(EARLYOOM)).ok().flatten();
         let options = options.iter().flatten().map(|it| it.text.as_str());
-        // The shell takes the last line.
+        // Of several the last counts.
         let mut options = options.rev();
         let options = options.find(|it| it.starts_with("EARLYOOM_ARGS="));
         let nearest = match options.and_then(earlyoom_percent) {
