@@ -73,27 +73,31 @@ pub fn measured(result: &ScanResult) -> CodecVerdict {
     }
 }
 
-/// The codec to take, and why, if any gains anything, however few pages say so: of those
-/// that are cheap enough the one that gains most, else the cheapest.
+/// Whether a codec takes no more than is advised. With little RAM only the ratio counts.
+fn is_cheap(result: &ScanResult, codec: &CodecResult) -> bool {
+    result.ram_bytes < SMALL_RAM || codec.cpu_share() <= CPU_SHARE_MAX
+}
+
+/// Of some codecs the one that gains most among those that are cheap enough, else the cheapest.
+fn best(result: &ScanResult, among: impl Fn(&CodecResult) -> bool) -> Option<&CodecResult> {
+    let usable = || result.codecs.iter().filter(|codec| among(codec));
+    let cheap = usable().filter(|codec| is_cheap(result, codec));
+    let densest = cheap.max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio));
+    densest.or_else(|| usable().min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share())))
+}
+
+/// The codec to take, and why, if any gains anything, however few pages say so.
 fn choose(result: &ScanResult) -> Option<(&CodecResult, String)> {
-    let usable = || offered(result).filter(|codec| codec.gains());
-    let by_ratio =
-        |a: &&CodecResult, b: &&CodecResult| a.effective_ratio.total_cmp(&b.effective_ratio);
-    if result.ram_bytes < SMALL_RAM {
-        let why = "with this little RAM the ratio decides";
-        return Some((usable().max_by(by_ratio)?, why.to_owned()));
-    }
+    let codec = best(result, |it| it.offered != Some(false) && it.gains())?;
     let limit = format!("{:.0} % of a core", 100.0 * CPU_SHARE_MAX);
-    let cheap = usable().filter(|codec| codec.cpu_share() <= CPU_SHARE_MAX);
-    if let Some(codec) = cheap.max_by(by_ratio) {
-        let why = format!("the best ratio of those measured that take at most {limit}");
-        return Some((codec, why));
-    }
-    let cheapest = usable().min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share()))?;
-    Some((
-        cheapest,
-        format!("the cheapest codec: none stays below {limit}"),
-    ))
+    let why = if result.ram_bytes < SMALL_RAM {
+        "with this little RAM the ratio decides".to_owned()
+    } else if is_cheap(result, codec) {
+        format!("the best ratio of those measured that take at most {limit}")
+    } else {
+        format!("the cheapest codec: none stays below {limit}")
+    };
+    Some((codec, why))
 }
 
 /// The set-up for a machine with such pages. `own_swaps`: paths of the areas that zmeld set up.
@@ -129,16 +133,12 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
     match chosen {
         Some((codec, why)) => {
             advice.push(codec_advice(codec, &why, to));
-            let tells_size = !result.is_too_little() && !result.is_of_some_processes();
-            let to_size = to.filter(|_| tells_size);
+            let to_size = to.filter(|_| result.speaks_for_machine());
             advice.extend(to_size.and_then(size_advice));
-            advice.extend(elsewhere);
         }
-        None => {
-            advice.push(no_codec(result, measured, is_elsewhere));
-            advice.extend(elsewhere);
-        }
+        None => advice.push(no_codec(result, measured, is_elsewhere)),
     }
+    advice.extend(elsewhere);
     advice.extend(meld_advice(result, measured));
     let zeros = pages.zero as f64 / pages.total as f64;
     if zeros >= 0.01 && !result.zero_pages_credited {
@@ -239,8 +239,7 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
     Some(Advice::new(AdviceKind::Do, "size", text))
 }
 
-/// A codec that this kernel has not got and that would gain clearly more: the densest of those
-/// that are cheap enough, else the cheapest.
+/// A codec that this kernel has not got and that would gain clearly more.
 fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     let here = match measured {
         CodecVerdict::NothingToGain(ratio) | CodecVerdict::FewHardlyCompress { ratio, .. } => {
@@ -248,21 +247,9 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         }
         _ => measured.ratio()?,
     };
-    let codecs = result.codecs.iter();
-    let there: Vec<&CodecResult> = codecs
-        .filter(|it| it.offered == Some(false) && it.gains())
-        .filter(|it| it.effective_ratio > 1.1 * here)
-        .collect();
-    let is_cheap =
-        |it: &&&CodecResult| result.ram_bytes < SMALL_RAM || it.cpu_share() <= CPU_SHARE_MAX;
-    let cheap = there.iter().filter(is_cheap);
-    let densest = cheap.max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio));
-    let cheapest = || {
-        there
-            .iter()
-            .min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share()))
-    };
-    let there = densest.or_else(cheapest)?;
+    let there = best(result, |it| {
+        it.offered == Some(false) && it.gains() && it.effective_ratio > 1.1 * here
+    })?;
     let loads_modules = result.machine.zmeld != ModulePresence::Impossible;
     let why = match there.codec.starts_with("zword") && loads_modules {
         true => {
@@ -271,7 +258,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         false => "this kernel's zram is built without it",
     };
     let ratio = size::tenths(there.effective_ratio);
-    let text = match is_cheap(&there) {
+    let text = match is_cheap(result, there) {
         true => format!("{} would reach {ratio}x, but {why}.", there.codec),
         false => format!(
             "{} would reach {ratio}x, but at {SWAP_MB_PER_S:.0} MB/s it takes {:.0} % of a core (at \

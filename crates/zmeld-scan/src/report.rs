@@ -30,8 +30,7 @@ pub fn document(result: &ScanResult, asked: Asked) -> Document {
     let mut document = Document::new(&format!("zmeld scan of {}", result.source))
         .lead(lead(result))
         .section(advice_section(result));
-    let is_told = result.recommended.is_some() && !result.is_too_little();
-    if is_told && !result.is_of_some_processes() {
+    if result.recommended.is_some() && result.speaks_for_machine() {
         document = document.section(gain_section(result));
     }
     if result.pages.total > 0 || result.memory.never_written > 0 {
@@ -132,9 +131,8 @@ fn melds_nothing(advice: &Advice) -> bool {
 
 /// What the lead promises a gain of.
 fn promised(result: &ScanResult) -> Option<&Sizing> {
-    let is_known = result.recommended.is_some() && !result.is_too_little();
     let to = result.recommendation.as_ref();
-    let to = to.filter(|_| is_known && !result.is_of_some_processes());
+    let to = to.filter(|_| result.recommended.is_some() && result.speaks_for_machine());
     to?.sizing.as_ref()
 }
 
@@ -317,6 +315,7 @@ fn codec_section(result: &ScanResult) -> Section {
             "Measured on {} distinct pages, chosen by content and read back. Compressed sizes are \
              within {} of those of all pages (95 % confidence).",
             count(result.sample.contents_measured),
+            // Within "<0.1 %" would be no bound.
             percent(result.sample.interval.max(0.001))
         )
     };

@@ -332,6 +332,11 @@ impl ScanResult {
         self.memory.processes > 0 && self.source != ALL_PROCESSES
     }
 
+    /// Whether a size and a gain of the machine follow from it.
+    pub fn speaks_for_machine(&self) -> bool {
+        !self.is_too_little() && !self.is_of_some_processes()
+    }
+
     /// The codec that figures in sentences are of: the one that is advised, else the best. None
     /// where no page was measured.
     pub(crate) fn told_codec(&self) -> Option<&CodecResult> {

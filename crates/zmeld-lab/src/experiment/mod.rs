@@ -523,7 +523,8 @@ impl Lab<'_> {
         match variant.check(&self.host, bases) {
             Ok(()) => Ok(None),
             Err(err @ Error::Recipe(_)) => Err(err),
-            Err(err) => Ok(Some(without_remedy(&err.to_string()).to_owned())),
+            Err(Error::Swap(err)) => Ok(Some(err.without_remedy())),
+            Err(err) => Ok(Some(err.to_string())),
         }
     }
 
@@ -621,18 +622,6 @@ impl Lab<'_> {
         applied.undo()?;
         Ok(measured.into_run(recipe, case, &variant.name, block))
     }
-}
-
-/// Why a tier cannot be had, without its name in the recipe and without what its owner would do.
-fn without_remedy(why: &str) -> &str {
-    let why = match why.split_once(": ") {
-        Some((tier, why)) if tier.starts_with("tier.") && !tier.contains(' ') => why,
-        _ => why,
-    };
-    let named = why
-        .find(" does not offer: ")
-        .map(|at| &why[..at + " does not offer".len()]);
-    named.unwrap_or(why)
 }
 
 fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Error> {

@@ -29,9 +29,10 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     };
     let precision = precision(&gains[1..], scenario.replications);
     let lead = format!("{} {suits}{precision}", simulated(&load(scenario)));
+    let has_intervals = samples(scenario) == Samples::Several;
     let tables = Section::new("")
-        .plot(savings(base, &gains, scenario))
-        .table(policies_table(base, &gains, runs, scenario));
+        .plot(savings(base, &gains, has_intervals))
+        .table(policies_table(base, &gains, runs, has_intervals));
     let tables = match at_stake(scenario, runs) {
         Some(words) => tables.paragraph(words),
         None => tables,
@@ -127,10 +128,10 @@ fn samples(scenario: &Scenario) -> Samples {
     }
 }
 
-fn savings(base: PolicyName, gains: &[(PolicyName, Interval)], scenario: &Scenario) -> Bars {
-    let intervals = match samples(scenario) {
-        Samples::Several => ", with 95 % intervals",
-        Samples::Exact | Samples::Single => "",
+fn savings(base: PolicyName, gains: &[(PolicyName, Interval)], has_intervals: bool) -> Bars {
+    let intervals = match has_intervals {
+        true => ", with 95 % intervals",
+        false => "",
     };
     let title = format!("Total time saved over {base}{intervals} (more is better)");
     let bars = Bars::new(&title, "share of total time", Unit::Fraction);
@@ -158,7 +159,7 @@ fn policies_table(
     base: PolicyName,
     gains: &[(PolicyName, Interval)],
     runs: &Replications,
-    scenario: &Scenario,
+    has_intervals: bool,
 ) -> Table {
     let mut table = zmeld_report::table!("Policies", for &(policy, gain) in gains,
         where {
@@ -175,9 +176,9 @@ fn policies_table(
         Column::count("pages moved").with_interval() => cell(mean("numa_pages_migrated")),
         Column::count("ping-pong pages").with_interval() => cell(mean("ping_pong_pages")),
     );
-    let intervals = match samples(scenario) {
-        Samples::Several => "Intervals are 95 %. ",
-        Samples::Exact | Samples::Single => "",
+    let intervals = match has_intervals {
+        true => "Intervals are 95 %. ",
+        false => "",
     };
     table.note(format!(
         "{intervals}All policies ran the same processes; \"saved\", of total time, compares pair by pair. \

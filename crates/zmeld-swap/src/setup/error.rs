@@ -163,6 +163,23 @@ impl Error {
         }
     }
 
+    /// It without its part's name, and without what the machine's owner would do: for a tier that
+    /// is tried and not asked for.
+    pub fn without_remedy(&self) -> String {
+        const LACKS: &str = "which this kernel does not offer";
+        match self {
+            Error::Planned { refused } => {
+                let parts = refused.iter().map(|(_, err)| err.without_remedy());
+                parts.collect::<Vec<_>>().join("; ")
+            }
+            Error::KernelFeature { what, .. } => format!("{what}, {LACKS}"),
+            Error::ModuleRefused { module, said, .. } => {
+                format!("it needs the module {module} ({said}), {LACKS}")
+            }
+            err => err.to_string(),
+        }
+    }
+
     /// The key that it is about, where one key of `group` is known to be.
     pub(crate) fn key(&self, group: &str) -> String {
         match self {

@@ -41,17 +41,13 @@ pub fn config_check(
         let tier = tiers.find(|(tier, _)| PlanPart::of_tier(tier.name.as_str()) == group);
         let lacking = tier.map(|(tier, device)| ram::not_offered(host, machine, tier, device));
         let lacking = lacking.and_then(Result::ok).unwrap_or_default();
-        let mut found: Vec<Finding> = Vec::new();
-        for refused in first
-            .into_iter()
-            .chain(lacking.iter().map(|err| refusal(&group, err)))
-        {
+        let lacking = lacking.iter().map(|err| refusal(&group, err));
+        for refused in first.into_iter().chain(lacking) {
             // Several codecs are set by one attribute.
-            if !found.contains(&refused) {
-                found.push(refused);
+            if !problems.contains(&refused) {
+                problems.push(refused);
             }
         }
-        problems.extend(found);
     }
     match plan {
         Ok(plan) => {

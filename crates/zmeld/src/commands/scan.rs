@@ -54,7 +54,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let setup = result
         .recommendation
         .as_ref()
-        .filter(|_| !result.is_too_little() && !result.is_of_some_processes())
+        .filter(|_| result.speaks_for_machine())
         .map(|to| setup::what_up_does(&host, to, of_all));
     result.advice.extend(setup);
 
